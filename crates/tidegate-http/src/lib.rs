@@ -1,0 +1,1 @@
+//! Headers, refusals and bodies.

@@ -1,0 +1,2 @@
+//! The drills.
+fn main() {}
