@@ -171,8 +171,8 @@ pub struct RoutePlan {
 pub struct Matcher {
     /// Any of these methods; empty for any.
     pub methods: Vec<Method>,
-    /// The path.
-    pub path: PathPattern,
+    /// The path fits any of these; never empty.
+    pub paths: Vec<PathPattern>,
     /// Headers that must be there, with this value or with any.
     pub headers: Vec<(HeaderName, Option<HeaderValue>)>,
 }
