@@ -1,10 +1,10 @@
 //! skeleton
-use std::time::Duration;
 use crate::bulkhead::Bulkheads;
 use crate::facts::{Class, Facts, GroupId};
 use crate::limit::{Ending, Limit};
 use crate::queue::Discipline;
 use crate::time::Mono;
+use std::time::Duration;
 
 /// Configuration.
 #[derive(Clone, Debug)]
@@ -25,10 +25,15 @@ pub struct Config {
 
 /// One request known to an [`Admission`]; stale tickets are recognised and ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket { index: u32, generation: u32 }
+pub struct Ticket {
+    index: u32,
+    generation: u32,
+}
 impl Ticket {
     /// Dense index, < number of requests ever known at once; the shell keeps its own table by it.
-    pub const fn index(self) -> usize { self.index as usize }
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// Why a request was refused by admission (at the door or later).
@@ -55,9 +60,21 @@ pub enum Reason {
 }
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 9] = [Self::ExpiredOnArrival, Self::DeadlineEnqueue, Self::QueueFull, Self::QueueBytes, Self::GroupFull, Self::Displaced, Self::QueueTime, Self::ExpiredInQueue, Self::CoDel];
+    pub const ALL: [Self; 9] = [
+        Self::ExpiredOnArrival,
+        Self::DeadlineEnqueue,
+        Self::QueueFull,
+        Self::QueueBytes,
+        Self::GroupFull,
+        Self::Displaced,
+        Self::QueueTime,
+        Self::ExpiredInQueue,
+        Self::CoDel,
+    ];
     /// Metric label.
-    pub const fn name(self) -> &'static str { "x" }
+    pub const fn name(self) -> &'static str {
+        "x"
+    }
 }
 
 /// What became of an arrival.
@@ -66,9 +83,12 @@ pub enum Arrival {
     /// It holds a slot from now on; end it with [`Admission::done`].
     Admitted(Ticket),
     /// It waits; an [`Action`] ends the wait. Call [`Admission::poll`] at `leave_at` at the latest.
-    Queued { /// ticket
-        ticket: Ticket, /// when it leaves the queue at the latest
-        leave_at: Mono },
+    Queued {
+        /// ticket
+        ticket: Ticket,
+        /// when it leaves the queue at the latest
+        leave_at: Mono,
+    },
     /// No.
     Refused(Reason),
 }
@@ -77,14 +97,21 @@ pub enum Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// It holds a slot from now on.
-    Start { /// ticket
-        ticket: Ticket, /// time spent in the queue
-        waited: Duration },
+    Start {
+        /// ticket
+        ticket: Ticket,
+        /// time spent in the queue
+        waited: Duration,
+    },
     /// It is out of the queue; refuse it. The ticket is void.
-    Evict { /// ticket
-        ticket: Ticket, /// why
-        reason: Reason, /// time spent in the queue
-        waited: Duration },
+    Evict {
+        /// ticket
+        ticket: Ticket,
+        /// why
+        reason: Reason,
+        /// time spent in the queue
+        waited: Duration,
+    },
 }
 
 /// Gauges for metrics and status.
@@ -115,34 +142,67 @@ pub struct Snapshot {
 }
 
 /// The decision who may enter an application, who waits, and who is turned away.
-pub struct Admission { _l: Box<dyn Limit> }
+pub struct Admission {
+    _l: Box<dyn Limit>,
+}
 impl Admission {
     /// New.
-    pub fn new(_config: Config, limit: Box<dyn Limit>) -> Self { Self { _l: limit } }
+    pub fn new(_config: Config, limit: Box<dyn Limit>) -> Self {
+        Self { _l: limit }
+    }
     /// Why an arrival of this class would be refused now whatever else it carries; None = might be let in.
-    pub fn peek(&self, _now: Mono, _class: Class, _group: GroupId) -> Option<Reason> { todo!() }
+    pub fn peek(&self, _now: Mono, _class: Class, _group: GroupId) -> Option<Reason> {
+        todo!()
+    }
     /// A request arrives. Others may be displaced: see `out`.
-    pub fn arrive(&mut self, _now: Mono, _facts: &Facts, _out: &mut Vec<Action>) -> Arrival { todo!() }
+    pub fn arrive(&mut self, _now: Mono, _facts: &Facts, _out: &mut Vec<Action>) -> Arrival {
+        todo!()
+    }
     /// Shadow mode: a request arrives and is let in whatever the verdict; the verdict is returned beside.
-    pub fn arrive_shadow(&mut self, _now: Mono, _facts: &Facts) -> (Ticket, Verdict) { todo!() }
+    pub fn arrive_shadow(&mut self, _now: Mono, _facts: &Facts) -> (Ticket, Verdict) {
+        todo!()
+    }
     /// The first byte of the answer is here: the latency the limiter learns from.
-    pub fn first_byte(&mut self, _now: Mono, _ticket: Ticket) { todo!() }
+    pub fn first_byte(&mut self, _now: Mono, _ticket: Ticket) {
+        todo!()
+    }
     /// The slot is free again.
-    pub fn done(&mut self, _now: Mono, _ticket: Ticket, _ending: Ending, _out: &mut Vec<Action>) { todo!() }
+    pub fn done(&mut self, _now: Mono, _ticket: Ticket, _ending: Ending, _out: &mut Vec<Action>) {
+        todo!()
+    }
     /// A queued request's client has gone. Returns how long it had waited; None if it was not queued any more.
-    pub fn cancel(&mut self, _now: Mono, _ticket: Ticket, _out: &mut Vec<Action>) -> Option<Duration> { todo!() }
+    pub fn cancel(
+        &mut self,
+        _now: Mono,
+        _ticket: Ticket,
+        _out: &mut Vec<Action>,
+    ) -> Option<Duration> {
+        todo!()
+    }
     /// Time has passed.
-    pub fn poll(&mut self, _now: Mono, _out: &mut Vec<Action>) { todo!() }
+    pub fn poll(&mut self, _now: Mono, _out: &mut Vec<Action>) {
+        todo!()
+    }
     /// When `poll` must be called at the latest.
-    pub fn next_deadline(&self) -> Option<Mono> { todo!() }
+    pub fn next_deadline(&self) -> Option<Mono> {
+        todo!()
+    }
     /// How long it takes to work off what is queued now; base of Retry-After.
-    pub fn drain(&self) -> Duration { todo!() }
+    pub fn drain(&self) -> Duration {
+        todo!()
+    }
     /// Gauges.
-    pub fn snapshot(&self) -> Snapshot { todo!() }
+    pub fn snapshot(&self) -> Snapshot {
+        todo!()
+    }
 }
 /// What enforcing would have done with a request that was let in by shadow mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict { /// let in at once
-    Admit, /// made to wait
-    Wait, /// refused
-    Refuse(Reason) }
+pub enum Verdict {
+    /// let in at once
+    Admit,
+    /// made to wait
+    Wait,
+    /// refused
+    Refuse(Reason),
+}

@@ -21,8 +21,13 @@ pub enum Class {
 
 impl Class {
     /// Every class, the highest first.
-    pub const ALL: [Self; 5] =
-        [Self::Critical, Self::SignedIn, Self::Anonymous, Self::Static, Self::Background];
+    pub const ALL: [Self; 5] = [
+        Self::Critical,
+        Self::SignedIn,
+        Self::Anonymous,
+        Self::Static,
+        Self::Background,
+    ];
 
     /// How many classes there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -92,6 +97,10 @@ mod tests {
     #[test]
     fn background_is_below_everything_and_critical_below_nothing() {
         assert!(Class::Background.is_below(Class::Static));
-        assert!(Class::ALL.iter().all(|&class| !Class::Critical.is_below(class)));
+        assert!(
+            Class::ALL
+                .iter()
+                .all(|&class| !Class::Critical.is_below(class))
+        );
     }
 }

@@ -59,7 +59,10 @@ mod tests {
             seen[rng.below(10) as usize] += 1;
         }
 
-        assert!(seen.iter().all(|&count| (800..1200).contains(&count)), "{seen:?}");
+        assert!(
+            seen.iter().all(|&count| (800..1200).contains(&count)),
+            "{seen:?}"
+        );
         assert_eq!(rng.below(0), 0);
     }
 }

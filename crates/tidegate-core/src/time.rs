@@ -71,7 +71,11 @@ impl Wall {
 /// Whole nanoseconds of `span`; spans past 584 years count as that.
 pub(crate) const fn nanos(span: Duration) -> u64 {
     let nanos = span.as_nanos();
-    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
 }
 
 #[cfg(test)]
@@ -84,13 +88,19 @@ mod tests {
 
         assert_eq!(late.since(early), Duration::from_millis(4));
         assert_eq!(early.since(late), Duration::ZERO);
-        assert_eq!(Wall::from_micros(1).since(Wall::from_micros(7)), Duration::ZERO);
+        assert_eq!(
+            Wall::from_micros(1).since(Wall::from_micros(7)),
+            Duration::ZERO
+        );
     }
 
     #[test]
     fn sums_past_the_end_of_time_stay_there() {
         assert_eq!(Mono::MAX + Duration::MAX, Mono::MAX);
-        assert_eq!(Mono::from_millis(1).minus(Duration::from_secs(1)), Mono::default());
+        assert_eq!(
+            Mono::from_millis(1).minus(Duration::from_secs(1)),
+            Mono::default()
+        );
         assert_eq!(Mono::from_millis(u64::MAX), Mono::MAX);
     }
 }

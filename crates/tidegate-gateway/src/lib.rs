@@ -1,3 +1,11 @@
 //! The data path: everything between a client's socket and the application's.
 
+pub mod body;
+pub mod classify;
+pub mod context;
+pub mod framing;
+pub mod gate;
+pub mod metrics;
 pub mod plan;
+pub mod request;
+pub mod upstream;

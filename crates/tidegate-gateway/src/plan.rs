@@ -213,7 +213,12 @@ impl PathPattern {
             return Err(PathPatternError::NotAbsolute);
         };
         let (rest, open_end) = match rest.strip_suffix("**") {
-            Some("") => return Ok(Self { segments: Vec::new(), open_end: true }),
+            Some("") => {
+                return Ok(Self {
+                    segments: Vec::new(),
+                    open_end: true,
+                });
+            }
             Some(before) => match before.strip_suffix('/') {
                 Some(before) => (before, true),
                 None => return Err(PathPatternError::PartialWildcard),
@@ -279,9 +284,21 @@ mod tests {
 
     #[test]
     fn patterns_that_could_surprise_are_refused() {
-        assert_eq!(PathPattern::parse("cart"), Err(PathPatternError::NotAbsolute));
-        assert_eq!(PathPattern::parse("/a/**/b"), Err(PathPatternError::OpenMiddle));
-        assert_eq!(PathPattern::parse("/img*"), Err(PathPatternError::PartialWildcard));
-        assert_eq!(PathPattern::parse("/a**"), Err(PathPatternError::PartialWildcard));
+        assert_eq!(
+            PathPattern::parse("cart"),
+            Err(PathPatternError::NotAbsolute)
+        );
+        assert_eq!(
+            PathPattern::parse("/a/**/b"),
+            Err(PathPatternError::OpenMiddle)
+        );
+        assert_eq!(
+            PathPattern::parse("/img*"),
+            Err(PathPatternError::PartialWildcard)
+        );
+        assert_eq!(
+            PathPattern::parse("/a**"),
+            Err(PathPatternError::PartialWildcard)
+        );
     }
 }

@@ -53,25 +53,35 @@ pub trait Limit: Send {
     fn limit(&self) -> u32;
 }
 
-mod skeleton {
-}
+mod skeleton {}
 /// A limit that never moves.
 #[derive(Clone, Debug)]
 pub struct Static(pub std::num::NonZeroU32);
 /// Bounds of an adaptive limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds { /// start
-    pub initial: u32, /// least, at least 1
-    pub min: u32, /// most
-    pub max: u32 }
+pub struct Bounds {
+    /// start
+    pub initial: u32,
+    /// least, at least 1
+    pub min: u32,
+    /// most
+    pub max: u32,
+}
 /// Which algorithm, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind { /// fixed
-    Static(std::num::NonZeroU32), /// Netflix AIMD
-    Aimd(Bounds), /// Netflix Vegas
-    Vegas(Bounds), /// Netflix Gradient2 on raw samples
-    Gradient2(Bounds) }
+pub enum Kind {
+    /// fixed
+    Static(std::num::NonZeroU32),
+    /// Netflix AIMD
+    Aimd(Bounds),
+    /// Netflix Vegas
+    Vegas(Bounds),
+    /// Netflix Gradient2 on raw samples
+    Gradient2(Bounds),
+}
 impl Kind {
     /// Builds the limiter.
-    pub fn build(self, _seed: u64) -> Box<dyn Limit> { todo!() }
+    pub fn build(self, _seed: u64) -> Box<dyn Limit> {
+        todo!()
+    }
 }

@@ -1,0 +1,154 @@
+//! What a request finds around it: the process, its thread, its connection.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_core::rng::Rng;
+use tidegate_core::time::{Mono, Wall};
+use tokio::runtime::Handle;
+
+use crate::framing::FramingLog;
+use crate::gate::Gate;
+use crate::metrics::Recorder;
+use crate::plan::{AppPlan, Plan};
+use crate::upstream::Upstream;
+
+/// What all threads of a gateway share.
+pub struct Shared {
+    /// What to run.
+    pub plan: Plan,
+    /// The applications, in the plan's order.
+    pub apps: Vec<App>,
+    /// The clock all of them go by.
+    pub clock: Clock,
+    draining: AtomicBool,
+}
+
+/// One application with its state.
+pub struct App {
+    /// What is configured for it.
+    pub plan: Arc<AppPlan>,
+    /// Who may enter it.
+    pub gate: Gate,
+    /// The connections to it.
+    pub upstream: Upstream,
+}
+
+/// One gateway thread.
+pub struct Thread {
+    /// Its number, below the plan's `threads`.
+    pub index: usize,
+    /// What it shares with the others.
+    pub shared: Arc<Shared>,
+    /// Its own counters.
+    pub recorder: Recorder,
+    /// Its runtime, for guards that are dropped where none is entered.
+    pub runtime: Handle,
+    rng: Mutex<Rng>,
+}
+
+/// What is known of a client connection before its first request.
+#[derive(Debug)]
+pub struct Conn {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Whether its forwarding, deadline and class headers are believed.
+    pub trusted: bool,
+    /// Whether it comes from a probe network, on a slot of its own.
+    pub probe: bool,
+    /// Whether it is over the cap and may only ask for probe paths.
+    pub overflow: bool,
+    /// Verdicts on the raw heads of its requests, in their order.
+    pub framing: FramingLog,
+}
+
+/// Readings of the machine's two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Shared {
+    /// The state of a gateway that runs `plan`; `seed` is for draws that need no secrecy.
+    pub fn new(plan: Plan, seed: u64) -> Self {
+        let clock = Clock::start();
+        let apps = plan
+            .apps
+            .iter()
+            .zip(seed..)
+            .map(|(app, seed)| App {
+                plan: Arc::new(app.clone()),
+                gate: Gate::new(app, clock, seed),
+                upstream: Upstream::new(&app.upstream, plan.threads, clock),
+            })
+            .collect();
+        Self {
+            plan,
+            apps,
+            clock,
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Readiness fails from now on.
+    pub fn begin_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether the process is on its way out.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+}
+
+impl Thread {
+    /// Thread `index` of the gateway, on the runtime that `runtime` leads to.
+    pub fn new(index: usize, shared: Arc<Shared>, runtime: Handle, seed: u64) -> Self {
+        let recorder = Recorder::new(&shared.plan);
+        Self {
+            index,
+            shared,
+            recorder,
+            runtime,
+            rng: Mutex::new(Rng::new(seed)),
+        }
+    }
+
+    /// Something drawn from the thread's generator.
+    pub fn draw<T>(&self, with: impl FnOnce(&mut Rng) -> T) -> T {
+        // A panic while drawing leaves a generator that is as good as any other.
+        with(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Clock {
+    /// A clock whose monotonic readings begin now.
+    pub fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+
+    /// The monotonic time.
+    pub fn now(&self) -> Mono {
+        Mono::default() + self.origin.elapsed()
+    }
+
+    /// The wall clock's time.
+    pub fn wall(&self) -> Wall {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Wall::from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// The runtime's name for `at`; a year from now for what is later than that.
+    pub fn instant(&self, at: Mono) -> tokio::time::Instant {
+        const YEAR_NANOS: u64 = 365 * 86_400 * 1_000_000_000;
+        let latest = self.now().as_nanos().saturating_add(YEAR_NANOS);
+        let nanos = at.as_nanos().min(latest);
+        tokio::time::Instant::from_std(self.origin + std::time::Duration::from_nanos(nanos))
+    }
+}

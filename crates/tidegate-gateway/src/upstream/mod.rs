@@ -1,0 +1,82 @@
+//! The way to an application: its connections and the exchange of a request for an answer.
+
+use std::num::NonZeroUsize;
+
+use crate::context::Clock;
+use crate::plan::UpstreamPlan;
+
+/// Why the application, or the way to it, did not answer as it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UpstreamFailure {
+    /// No connection could be made.
+    Connect,
+    /// All connections were taken for as long as a request may wait for one.
+    Connections,
+    /// The connection broke before the answer had begun.
+    Reset,
+    /// The answer had not begun in time.
+    Timeout,
+    /// The connection broke inside the answer.
+    Broken,
+    /// The answer fell silent.
+    Silent,
+    /// A kept connection was closed before anything was sent on it; another one was taken.
+    Stale,
+}
+
+impl UpstreamFailure {
+    /// Every failure.
+    pub const ALL: [Self; 7] = [
+        Self::Connect,
+        Self::Connections,
+        Self::Reset,
+        Self::Timeout,
+        Self::Broken,
+        Self::Silent,
+        Self::Stale,
+    ];
+
+    /// Position in [`UpstreamFailure::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The label in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Connections => "connections",
+            Self::Reset => "reset",
+            Self::Timeout => "timeout",
+            Self::Broken => "broken",
+            Self::Silent => "silent",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// The connections to one application, idle and busy, over all threads.
+pub struct Upstream;
+
+/// How many connections there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Waiting for a request.
+    pub idle: u32,
+    /// With one.
+    pub busy: u32,
+    /// Bytes of answers that are buffered for slow clients.
+    pub response_buffer_bytes: u64,
+}
+
+impl Upstream {
+    /// No connection yet.
+    pub fn new(_plan: &UpstreamPlan, _threads: NonZeroUsize, _clock: Clock) -> Self {
+        Self
+    }
+
+    /// How many connections there are now.
+    pub fn connections(&self) -> Connections {
+        Connections::default()
+    }
+}
