@@ -1,0 +1,5 @@
+//! Results for people: text tables.
+
+mod table;
+
+pub use table::Table;
