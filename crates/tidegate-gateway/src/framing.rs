@@ -1,28 +1,440 @@
-//! Verdicts on the raw heads of a connection's requests.
+//! A second, strict look at where requests begin and end.
+//!
+//! The HTTP engine forgives: it drops a repeated `Content-Length`, ignores one beside
+//! `Transfer-Encoding` and takes bare line feeds. Any of them lets two parties disagree about where
+//! a request ends, which is how requests are smuggled. This scanner reads the same bytes before the
+//! engine gets them, forgives nothing, and leaves a verdict for every request head. It never
+//! rewrites a byte. After a fault it lets the engine see the rest of the faulty head (so that the
+//! request can be answered) and nothing of what follows.
+//!
+//! Bodies with a length are skipped, not looked at.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use tidegate_http::framing::FramingFault;
 
-/// One verdict per request of a connection, in the order of the requests.
+mod line;
+mod target;
+
+use crate::framing::line::{Field, chunk_size, content_length, field, framing_of, strip_crlf};
+use crate::framing::target::{Authority, RequestLine};
+
+/// Longest line that announces a chunk, its extensions included.
+const CHUNK_LINE_BYTES_MAX: usize = 1024;
+
+/// Reads a connection's incoming bytes and judges the head of every request in them.
+#[derive(Debug)]
+pub struct Framing {
+    state: State,
+    /// The beginning of a line whose end has not been read yet; bounded by the limits on heads and
+    /// chunk lines.
+    partial: Vec<u8>,
+    /// Bytes of the head, chunk line or trailer section read so far.
+    section_bytes: usize,
+    head: Head,
+    head_bytes_max: usize,
+    log: FramingLog,
+}
+
+/// What the scanner has found: one verdict for every request head, taken in order.
 #[derive(Clone, Debug, Default)]
-pub struct FramingLog(Arc<Mutex<VecDeque<Result<(), FramingFault>>>>);
+pub struct FramingLog(Arc<Verdicts>);
 
-impl FramingLog {
-    /// Notes the verdict on the next head that was read.
-    pub fn push(&self, verdict: Result<(), FramingFault>) {
-        self.lock().push_back(verdict);
+/// Since nothing is read after a fault, a number and a fault are a whole queue of verdicts.
+#[derive(Debug, Default)]
+struct Verdicts {
+    passed: AtomicU32,
+    /// 0, or 1 + the index of the fault in a head, which comes after everything that passed.
+    head_fault: AtomicU8,
+    /// The same for a fault inside a body.
+    body_fault: AtomicU8,
+    head_fault_taken: AtomicBool,
+}
+
+/// What the reader may do with the bytes it showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Pass on this many of them and go on.
+    Pass(usize),
+    /// Pass on this many and nothing that comes later: a head is faulty.
+    Last(usize),
+    /// Pass on this many, then fail: a body is faulty.
+    Fail(usize),
+}
+
+/// What the connection is in the middle of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Between two requests.
+    Between,
+    /// Inside a head.
+    Head,
+    /// Inside a body.
+    Body,
+    /// Past a fault.
+    Refused,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before or inside a request line.
+    Request,
+    /// Inside the fields of a head.
+    Fields,
+    /// Inside a body of which this many bytes are to come.
+    Body(u64),
+    ChunkLine,
+    ChunkBytes(u64),
+    /// The line end after a chunk, of which so many bytes have been read.
+    ChunkEnd(u8),
+    Trailers,
+    /// Looking for the end of a faulty head, as the more forgiving engine sees it.
+    Faulty {
+        blank_line: bool,
+        text_seen: bool,
+    },
+    HeadRefused,
+    BodyRefused,
+}
+
+/// What the lines of the current head have said so far.
+#[derive(Debug, Default)]
+struct Head {
+    http_10: bool,
+    authority: Option<Authority>,
+    hosts: u32,
+    length: Option<u64>,
+    chunked: bool,
+}
+
+impl Framing {
+    /// A scanner at the start of a connection, for heads of at most `head_bytes_max` bytes, and
+    /// where its verdicts can be taken.
+    pub fn new(head_bytes_max: usize) -> (Self, FramingLog) {
+        let log = FramingLog::default();
+        let framing = Self {
+            state: State::Request,
+            partial: Vec::new(),
+            section_bytes: 0,
+            head: Head::default(),
+            head_bytes_max,
+            log: log.clone(),
+        };
+        (framing, log)
     }
 
-    /// Takes the verdict on the next request's head. A request without one is not trusted.
-    pub fn next(&self) -> Result<(), FramingFault> {
-        self.lock()
-            .pop_front()
-            .unwrap_or(Err(FramingFault::Unreadable))
+    /// What the connection is in the middle of.
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Request if self.section_bytes == 0 => Phase::Between,
+            State::Request | State::Fields | State::Faulty { .. } => Phase::Head,
+            State::HeadRefused | State::BodyRefused => Phase::Refused,
+            _ => Phase::Body,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Result<(), FramingFault>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Reads what came in next.
+    pub fn scan(&mut self, bytes: &[u8]) -> Scan {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            match self.state {
+                State::Body(left) => {
+                    let (taken, left) = skip(rest, left);
+                    at += taken;
+                    self.state = if left == 0 {
+                        State::Request
+                    } else {
+                        State::Body(left)
+                    };
+                }
+                State::ChunkBytes(left) => {
+                    let (taken, left) = skip(rest, left);
+                    at += taken;
+                    self.state = if left == 0 {
+                        State::ChunkEnd(0)
+                    } else {
+                        State::ChunkBytes(left)
+                    };
+                }
+                State::ChunkEnd(read) => {
+                    if rest[0] != b"\r\n"[usize::from(read)] {
+                        return self.refuse_body(FramingFault::ChunkEnd, at);
+                    }
+                    at += 1;
+                    self.state = if read == 0 {
+                        State::ChunkEnd(1)
+                    } else {
+                        State::ChunkLine
+                    };
+                }
+                State::Faulty { .. } => {
+                    let (taken, ended) = self.skip_faulty(rest);
+                    at += taken;
+                    if ended {
+                        self.state = State::HeadRefused;
+                        return Scan::Last(at);
+                    }
+                }
+                State::HeadRefused => return Scan::Last(at),
+                State::BodyRefused => return Scan::Fail(at),
+                State::Request | State::Fields | State::ChunkLine | State::Trailers => {
+                    match self.read_line(rest) {
+                        Ok(taken) => at += taken,
+                        Err(fault) if self.in_head() => at += self.refuse_head(fault, rest),
+                        Err(fault) => return self.refuse_body(fault, at),
+                    }
+                }
+            }
+        }
+        match self.state {
+            State::HeadRefused => Scan::Last(at),
+            _ => Scan::Pass(at),
+        }
+    }
+
+    fn in_head(&self) -> bool {
+        matches!(self.state, State::Request | State::Fields)
+    }
+
+    /// Reads up to the next line feed, judges the line if it is there, and says how many bytes of
+    /// `rest` that took. On a fault nothing counts as taken.
+    fn read_line(&mut self, rest: &[u8]) -> Result<usize, FramingFault> {
+        let end = memchr::memchr(b'\n', rest);
+        let taken = end.map_or(rest.len(), |end| end + 1);
+        self.section_bytes += taken;
+        let (bytes_max, too_long) = match self.state {
+            State::ChunkLine => (CHUNK_LINE_BYTES_MAX, FramingFault::ChunkSize),
+            State::Trailers => (self.head_bytes_max, FramingFault::Trailer),
+            _ => (self.head_bytes_max, FramingFault::HeadTooLarge),
+        };
+        if self.section_bytes > bytes_max {
+            return Err(too_long);
+        }
+
+        if end.is_none() {
+            self.partial.extend_from_slice(rest);
+        } else if self.partial.is_empty() {
+            self.judge(&rest[..taken])?;
+        } else {
+            let mut line = std::mem::take(&mut self.partial);
+            line.extend_from_slice(&rest[..taken]);
+            if let Err(fault) = self.judge(&line) {
+                // Kept as it is: whether there was text in the line matters to what follows.
+                self.partial = line;
+                return Err(fault);
+            }
+            line.clear();
+            self.partial = line;
+        }
+        Ok(taken)
+    }
+
+    /// Judges one whole line, its end included.
+    fn judge(&mut self, line: &[u8]) -> Result<(), FramingFault> {
+        let line = strip_crlf(line)?;
+        match self.state {
+            // A server may skip empty lines before a request; the engine does.
+            State::Request if line.is_empty() => Ok(()),
+            State::Request => {
+                let request = RequestLine::parse(line)?;
+                self.head = Head {
+                    http_10: request.http_10,
+                    authority: request.authority,
+                    ..Head::default()
+                };
+                self.state = State::Fields;
+                Ok(())
+            }
+            State::Fields if line.is_empty() => self.end_head(),
+            State::Fields => self.head.read(line),
+            State::ChunkLine => {
+                self.section_bytes = 0;
+                self.state = match chunk_size(line)? {
+                    0 => State::Trailers,
+                    size => State::ChunkBytes(size),
+                };
+                Ok(())
+            }
+            State::Trailers if line.is_empty() => {
+                self.section_bytes = 0;
+                self.state = State::Request;
+                Ok(())
+            }
+            // What frames or routes a request has no business behind its body.
+            State::Trailers => match framing_of(field(line)?) {
+                Field::Other => Ok(()),
+                _ => Err(FramingFault::Trailer),
+            },
+            _ => unreachable!("only these states read lines"),
+        }
+    }
+
+    fn end_head(&mut self) -> Result<(), FramingFault> {
+        if self.head.hosts == 0 && !self.head.http_10 {
+            return Err(FramingFault::HostMissing);
+        }
+        self.state = match (self.head.chunked, self.head.length) {
+            (true, Some(_)) => return Err(FramingFault::LengthAndCoding),
+            (true, None) => State::ChunkLine,
+            (false, None | Some(0)) => State::Request,
+            (false, Some(length)) => State::Body(length),
+        };
+        self.section_bytes = 0;
+        self.log.0.passed.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Notes a fault in a head and says how many bytes of `rest` belong to the line it is in.
+    fn refuse_head(&mut self, fault: FramingFault, rest: &[u8]) -> usize {
+        self.log
+            .0
+            .head_fault
+            .store(1 + fault.index() as u8, Ordering::Release);
+        let taken = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+        let text = self
+            .partial
+            .iter()
+            .chain(&rest[..taken])
+            .any(|&byte| !matches!(byte, b'\r' | b'\n'));
+        let in_fields = self.state == State::Fields;
+        self.state = if fault == FramingFault::HeadTooLarge || (in_fields && !text) {
+            // The engine gives up by itself on the former and sees the head's end in the latter.
+            State::HeadRefused
+        } else {
+            State::Faulty {
+                blank_line: true,
+                text_seen: in_fields || text,
+            }
+        };
+        self.partial = Vec::new();
+        taken
+    }
+
+    fn refuse_body(&mut self, fault: FramingFault, at: usize) -> Scan {
+        self.log
+            .0
+            .body_fault
+            .store(1 + fault.index() as u8, Ordering::Release);
+        self.state = State::BodyRefused;
+        self.partial = Vec::new();
+        Scan::Fail(at)
+    }
+
+    /// Looks for an empty line, ended in whatever way; says what that took and if it is there.
+    fn skip_faulty(&mut self, rest: &[u8]) -> (usize, bool) {
+        let State::Faulty {
+            mut blank_line,
+            mut text_seen,
+        } = self.state
+        else {
+            unreachable!("the caller has looked at the state");
+        };
+        for (at, byte) in rest.iter().enumerate() {
+            self.section_bytes += 1;
+            match byte {
+                b'\n' if blank_line && text_seen => return (at + 1, true),
+                b'\n' => blank_line = true,
+                b'\r' => {}
+                _ => (blank_line, text_seen) = (false, true),
+            }
+            if self.section_bytes > self.head_bytes_max {
+                return (at + 1, true);
+            }
+        }
+        self.state = State::Faulty {
+            blank_line,
+            text_seen,
+        };
+        (rest.len(), false)
     }
 }
+
+impl Head {
+    fn read(&mut self, line: &[u8]) -> Result<(), FramingFault> {
+        match framing_of(field(line)?) {
+            Field::Other => Ok(()),
+            Field::Host(host) => {
+                self.hosts += 1;
+                if self.hosts > 1 {
+                    return Err(FramingFault::HostRepeated);
+                }
+                target::check_host(host)?;
+                match &self.authority {
+                    Some(authority) if !authority.agrees_with(host) => {
+                        Err(FramingFault::HostDisagrees)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Field::ContentLength(value) => {
+                let length = content_length(value)?;
+                match self.length.replace(length) {
+                    Some(_) => Err(FramingFault::LengthRepeated),
+                    None => Ok(()),
+                }
+            }
+            Field::TransferEncoding(value) => {
+                if self.http_10 {
+                    return Err(FramingFault::CodingInHttp10);
+                }
+                if self.chunked {
+                    return Err(FramingFault::CodingRepeated);
+                }
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(FramingFault::CodingUnknown);
+                }
+                self.chunked = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl FramingLog {
+    /// Takes the verdict on the next request's head.
+    ///
+    /// The scanner sees every byte before the engine does, so the verdict is there when the engine
+    /// has a request; if not, the two disagree about where requests begin, and that is a fault too.
+    pub fn next(&self) -> Result<(), FramingFault> {
+        let passed = self.0.passed.load(Ordering::Acquire);
+        if passed > 0 {
+            self.0.passed.store(passed - 1, Ordering::Release);
+            return Ok(());
+        }
+        self.0.head_fault_taken.store(true, Ordering::Relaxed);
+        Err(stored(self.0.head_fault.load(Ordering::Acquire)).unwrap_or(FramingFault::OutOfStep))
+    }
+
+    /// Whether [`FramingLog::next`] has returned a fault: the connection must end.
+    pub fn is_refused(&self) -> bool {
+        self.0.head_fault_taken.load(Ordering::Relaxed)
+    }
+
+    /// A fault that [`FramingLog::next`] has not returned and, since it was inside a body or the
+    /// engine gave up on the head by itself, never will.
+    pub fn untaken(&self) -> Option<FramingFault> {
+        let head = match self.is_refused() {
+            true => None,
+            false => stored(self.0.head_fault.load(Ordering::Acquire)),
+        };
+        head.or_else(|| stored(self.0.body_fault.load(Ordering::Acquire)))
+    }
+}
+
+/// The fault stored as 1 + its index; `None` for 0.
+fn stored(code: u8) -> Option<FramingFault> {
+    FramingFault::ALL
+        .get(usize::from(code).checked_sub(1)?)
+        .copied()
+}
+
+/// How many bytes of `rest` belong to a body of which `left` are to come, and what is left then.
+fn skip(rest: &[u8], left: u64) -> (usize, u64) {
+    let taken = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    (taken, left - taken as u64)
+}
+
+#[cfg(test)]
+mod tests;

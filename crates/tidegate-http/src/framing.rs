@@ -3,54 +3,83 @@
 //! Nothing of the kind is ever forwarded: what the application makes of it is not what we made of
 //! it, and the difference is how requests are smuggled.
 
-/// What is wrong with a request's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+/// What is wrong with a request's framing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FramingFault {
-    /// It is not HTTP at all.
-    #[error("the head is not HTTP/1")]
-    Unreadable,
-    /// A length and a coding, which contradict each other.
-    #[error("both Content-Length and Transfer-Encoding")]
+    /// `Content-Length` beside `Transfer-Encoding`.
     LengthAndCoding,
-    /// More than one length, equal or not.
-    #[error("more than one Content-Length")]
-    RepeatedLength,
-    /// A length that is not a number.
-    #[error("a Content-Length that is not a number")]
-    BadLength,
-    /// A coding other than exactly one `chunked`.
-    #[error("a Transfer-Encoding other than one chunked")]
-    Coding,
-    /// No Host where one must be.
-    #[error("no Host")]
-    NoHost,
-    /// More than one Host.
-    #[error("more than one Host")]
-    ManyHosts,
-    /// A Host that is no host.
-    #[error("a Host that is none")]
-    BadHost,
-    /// The target names one authority and Host another.
-    #[error("a target that disagrees with Host")]
-    Authority,
-    /// A folded line, or white space before a colon.
-    #[error("a folded or misspaced header line")]
-    Layout,
+    /// More than one `Content-Length`, equal or not, on one line or several.
+    LengthRepeated,
+    /// A `Content-Length` that is not a plain number.
+    LengthInvalid,
+    /// More than one `Transfer-Encoding`.
+    CodingRepeated,
+    /// A `Transfer-Encoding` other than `chunked`.
+    CodingUnknown,
+    /// `Transfer-Encoding` in HTTP/1.0, which has none.
+    CodingInHttp10,
+    /// HTTP/1.1 without `Host`.
+    HostMissing,
+    /// More than one `Host`.
+    HostRepeated,
+    /// A host that cannot be one.
+    HostInvalid,
+    /// A target that names another authority than `Host`.
+    HostDisagrees,
+    /// A carriage return that ends no line.
+    BareCr,
+    /// A line that ends in a line feed alone.
+    BareLf,
+    /// A line that continues the one before.
+    FoldedLine,
+    /// White space between a field's name and its colon.
+    SpaceBeforeColon,
+    /// A field's name with bytes that no name has, or no colon at all.
+    FieldName,
+    /// A control byte inside a line.
+    ControlByte,
+    /// A request line of another shape than method, target, version.
+    RequestLine,
+    /// A version other than HTTP/1.0 and HTTP/1.1.
+    Version,
+    /// More bytes than a head may have.
+    HeadTooLarge,
+    /// A chunk size that is not a plain hexadecimal number, or too long a line around it.
+    ChunkSize,
+    /// A chunk that is longer than it said.
+    ChunkEnd,
+    /// Trailers that frame or route the request, or too many of them.
+    Trailer,
+    /// The HTTP engine found a request where the scanner did not, or none where it did.
+    OutOfStep,
 }
 
 impl FramingFault {
     /// Every fault.
-    pub const ALL: [Self; 10] = [
-        Self::Unreadable,
+    pub const ALL: [Self; 23] = [
         Self::LengthAndCoding,
-        Self::RepeatedLength,
-        Self::BadLength,
-        Self::Coding,
-        Self::NoHost,
-        Self::ManyHosts,
-        Self::BadHost,
-        Self::Authority,
-        Self::Layout,
+        Self::LengthRepeated,
+        Self::LengthInvalid,
+        Self::CodingRepeated,
+        Self::CodingUnknown,
+        Self::CodingInHttp10,
+        Self::HostMissing,
+        Self::HostRepeated,
+        Self::HostInvalid,
+        Self::HostDisagrees,
+        Self::BareCr,
+        Self::BareLf,
+        Self::FoldedLine,
+        Self::SpaceBeforeColon,
+        Self::FieldName,
+        Self::ControlByte,
+        Self::RequestLine,
+        Self::Version,
+        Self::HeadTooLarge,
+        Self::ChunkSize,
+        Self::ChunkEnd,
+        Self::Trailer,
+        Self::OutOfStep,
     ];
 
     /// Position in [`FramingFault::ALL`].
@@ -58,19 +87,32 @@ impl FramingFault {
         self as usize
     }
 
-    /// The label in metrics.
+    /// The name used in metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            Self::Unreadable => "unreadable",
             Self::LengthAndCoding => "length_and_coding",
-            Self::RepeatedLength => "repeated_length",
-            Self::BadLength => "bad_length",
-            Self::Coding => "coding",
-            Self::NoHost => "no_host",
-            Self::ManyHosts => "many_hosts",
-            Self::BadHost => "bad_host",
-            Self::Authority => "authority",
-            Self::Layout => "layout",
+            Self::LengthRepeated => "length_repeated",
+            Self::LengthInvalid => "length_invalid",
+            Self::CodingRepeated => "coding_repeated",
+            Self::CodingUnknown => "coding_unknown",
+            Self::CodingInHttp10 => "coding_in_http10",
+            Self::HostMissing => "host_missing",
+            Self::HostRepeated => "host_repeated",
+            Self::HostInvalid => "host_invalid",
+            Self::HostDisagrees => "host_disagrees",
+            Self::BareCr => "bare_cr",
+            Self::BareLf => "bare_lf",
+            Self::FoldedLine => "folded_line",
+            Self::SpaceBeforeColon => "space_before_colon",
+            Self::FieldName => "field_name",
+            Self::ControlByte => "control_byte",
+            Self::RequestLine => "request_line",
+            Self::Version => "version",
+            Self::HeadTooLarge => "head_too_large",
+            Self::ChunkSize => "chunk_size",
+            Self::ChunkEnd => "chunk_end",
+            Self::Trailer => "trailer",
+            Self::OutOfStep => "out_of_step",
         }
     }
 }

@@ -1,0 +1,114 @@
+//! Single lines of a request: fields, lengths, codings, chunk sizes.
+
+use tidegate_http::framing::FramingFault;
+
+/// A field, as far as framing is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field<'a> {
+    ContentLength(&'a [u8]),
+    TransferEncoding(&'a [u8]),
+    Host(&'a [u8]),
+    Other,
+}
+
+/// `line` without its end, which must be CRLF and the only one of its bytes to control anything.
+pub(super) fn strip_crlf(line: &[u8]) -> Result<&[u8], FramingFault> {
+    let Some(line) = line.strip_suffix(b"\r\n") else {
+        return Err(FramingFault::BareLf);
+    };
+    // A fold without branches, so that the compiler looks at many bytes at once.
+    let controls = line.iter().fold(false, |found, &byte| {
+        found | ((byte < 0x20) & (byte != b'\t')) | (byte == 0x7f)
+    });
+    match controls {
+        false => Ok(line),
+        true if line.contains(&b'\r') => Err(FramingFault::BareCr),
+        true => Err(FramingFault::ControlByte),
+    }
+}
+
+/// The name and the value of a field line, white space around the value removed.
+pub(super) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), FramingFault> {
+    if matches!(line.first(), Some(b' ' | b'\t')) {
+        return Err(FramingFault::FoldedLine);
+    }
+    let Some(colon) = memchr::memchr(b':', line) else {
+        return Err(FramingFault::FieldName);
+    };
+    let name = &line[..colon];
+    match name.last() {
+        None => return Err(FramingFault::FieldName),
+        Some(b' ' | b'\t') => return Err(FramingFault::SpaceBeforeColon),
+        Some(_) if !is_token(name) => return Err(FramingFault::FieldName),
+        Some(_) => {}
+    }
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let value = &line[colon + 1..];
+    let start = value
+        .iter()
+        .position(|byte| !is_space(byte))
+        .unwrap_or(value.len());
+    let end = value
+        .iter()
+        .rposition(|byte| !is_space(byte))
+        .map_or(start, |last| last + 1);
+    Ok((name, &value[start..end]))
+}
+
+/// What a field means to framing.
+pub(super) fn framing_of<'a>((name, value): (&[u8], &'a [u8])) -> Field<'a> {
+    match name.len() {
+        4 if name.eq_ignore_ascii_case(b"host") => Field::Host(value),
+        14 if name.eq_ignore_ascii_case(b"content-length") => Field::ContentLength(value),
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => Field::TransferEncoding(value),
+        _ => Field::Other,
+    }
+}
+
+/// The length that `value` states.
+pub(super) fn content_length(value: &[u8]) -> Result<u64, FramingFault> {
+    if value.contains(&b',') {
+        return Err(FramingFault::LengthRepeated);
+    }
+    number(value, 10).ok_or(FramingFault::LengthInvalid)
+}
+
+/// The size that a chunk's line states; what follows a semicolon is extensions and ignored.
+pub(super) fn chunk_size(line: &[u8]) -> Result<u64, FramingFault> {
+    let end = memchr::memchr(b';', line).unwrap_or(line.len());
+    number(&line[..end], 16).ok_or(FramingFault::ChunkSize)
+}
+
+/// Whether `bytes` are a token of RFC 9110, as methods and names of fields are.
+pub(super) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
+}
+
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(
+            byte as u8,
+            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_'
+                | b'`' | b'|' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z'
+        );
+        byte += 1;
+    }
+    table
+};
+
+/// Digits and nothing else; `None` too when the number does not fit.
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0u64;
+    for &digit in digits {
+        let digit = char::from(digit).to_digit(radix)?;
+        number = number
+            .checked_mul(u64::from(radix))?
+            .checked_add(u64::from(digit))?;
+    }
+    Some(number)
+}
