@@ -6,9 +6,11 @@
 
 pub mod admission;
 pub mod bulkhead;
+mod codel;
 pub mod deadline;
 pub mod facts;
 pub mod limit;
 pub mod queue;
 pub mod rng;
+mod service;
 pub mod time;

@@ -3,10 +3,21 @@
 //! One trait of four methods, after quinn's congestion controller: what was admitted, what came of
 //! it, what was turned away, and the limit that follows.
 
+mod aimd;
+mod fixed;
+mod gradient2;
+mod vegas;
+
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::facts::RouteId;
 use crate::time::Mono;
+
+pub use aimd::Aimd;
+pub use fixed::Static;
+pub use gradient2::Gradient2;
+pub use vegas::Vegas;
 
 /// How the work of one admitted request ended, as far as the limit learns from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,35 +64,142 @@ pub trait Limit: Send {
     fn limit(&self) -> u32;
 }
 
-mod skeleton {}
-/// A limit that never moves.
-#[derive(Clone, Debug)]
-pub struct Static(pub std::num::NonZeroU32);
-/// Bounds of an adaptive limit.
+/// Bounds of a limit that learns: 1 ≤ `min` ≤ `initial` ≤ `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// start
-    pub initial: u32,
-    /// least, at least 1
-    pub min: u32,
-    /// most
-    pub max: u32,
+    initial: u32,
+    min: u32,
+    max: u32,
 }
-/// Which algorithm, with its bounds.
+
+/// Bounds that contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundsError;
+
+impl std::fmt::Display for BoundsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a limit needs 1 <= min <= initial <= max")
+    }
+}
+
+impl std::error::Error for BoundsError {}
+
+impl Bounds {
+    /// A limit that starts at `initial` and stays between `min` and `max`.
+    pub const fn new(initial: u32, min: u32, max: u32) -> Result<Self, BoundsError> {
+        if 1 <= min && min <= initial && initial <= max {
+            Ok(Self { initial, min, max })
+        } else {
+            Err(BoundsError)
+        }
+    }
+
+    /// Where the limit starts.
+    pub const fn initial(self) -> u32 {
+        self.initial
+    }
+
+    /// The least it may become.
+    pub const fn min(self) -> u32 {
+        self.min
+    }
+
+    /// The most it may become.
+    pub const fn max(self) -> u32 {
+        self.max
+    }
+
+    /// `limit` brought inside; a limit that is no number becomes the least.
+    const fn clamp(self, limit: f64) -> f64 {
+        if limit.is_nan() {
+            self.min as f64
+        } else {
+            limit.clamp(self.min as f64, self.max as f64)
+        }
+    }
+}
+
+/// Which algorithm to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// fixed
-    Static(std::num::NonZeroU32),
-    /// Netflix AIMD
+    /// A fixed number: the application's workers.
+    Static(NonZeroU32),
+    /// Additive increase, multiplicative decrease.
     Aimd(Bounds),
-    /// Netflix Vegas
+    /// Queue estimate against the smallest latency seen.
     Vegas(Bounds),
-    /// Netflix Gradient2 on raw samples
+    /// Short-term latency against a long average.
     Gradient2(Bounds),
 }
+
 impl Kind {
-    /// Builds the limiter.
-    pub fn build(self, _seed: u64) -> Box<dyn Limit> {
-        todo!()
+    /// A fresh limit of this kind; `seed` feeds whatever it draws.
+    pub fn build(self, seed: u64) -> Box<dyn Limit> {
+        match self {
+            Self::Static(limit) => Box::new(Static::new(limit)),
+            Self::Aimd(bounds) => Box::new(Aimd::new(bounds)),
+            Self::Vegas(bounds) => Box::new(Vegas::new(bounds, seed)),
+            Self::Gradient2(bounds) => Box::new(Gradient2::new(bounds)),
+        }
+    }
+
+    /// The name used in configuration and status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Static(_) => "static",
+            Self::Aimd(_) => "aimd",
+            Self::Vegas(_) => "vegas",
+            Self::Gradient2(_) => "gradient2",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bounds_that_contradict_each_other_do_not_exist() {
+        assert!(Bounds::new(20, 20, 200).is_ok());
+        assert_eq!(Bounds::new(0, 0, 5), Err(BoundsError));
+        assert_eq!(Bounds::new(9, 1, 5), Err(BoundsError));
+        assert_eq!(Bounds::new(1, 2, 5), Err(BoundsError));
+    }
+
+    fn endings() -> impl Strategy<Value = Ending> {
+        prop_oneof![
+            Just(Ending::Worked),
+            Just(Ending::Ignored),
+            Just(Ending::Overloaded)
+        ]
+    }
+
+    fn latencies() -> impl Strategy<Value = Duration> {
+        prop_oneof![
+            Just(Duration::ZERO),
+            Just(Duration::MAX),
+            (0u64..10_000_000_000).prop_map(Duration::from_nanos)
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_sample_takes_a_limit_out_of_its_bounds(
+            samples in prop::collection::vec((endings(), latencies(), any::<u32>(), any::<u64>()), 1..400),
+        ) {
+            let bounds = Bounds::new(20, 4, 300).unwrap();
+            for kind in [Kind::Aimd(bounds), Kind::Vegas(bounds), Kind::Gradient2(bounds)] {
+                let mut limit = kind.build(1);
+                for &(ending, latency, in_flight, at) in &samples {
+                    let now = Mono::from_nanos(at);
+                    let tag = limit.admitted(now, RouteId(0), in_flight);
+                    limit.refused(now);
+                    limit.finished(now, &Sample { tag, route: RouteId(0), latency, in_flight, ending });
+                    prop_assert!((4..=300).contains(&limit.limit()), "{kind:?}: {}", limit.limit());
+                }
+            }
+        }
     }
 }

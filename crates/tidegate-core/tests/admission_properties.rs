@@ -1,0 +1,367 @@
+//! What admission promises, whatever the order of events: a thousand random histories per rule.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tidegate_core::admission::{Action, Admission, Arrival, Config, Snapshot, Ticket};
+use tidegate_core::bulkhead::{Bulkheads, Loan, Portion, Reserve};
+use tidegate_core::facts::{Class, Facts, GroupId, RouteId};
+use tidegate_core::limit::{Bounds, Ending, Kind};
+use tidegate_core::queue::Discipline;
+use tidegate_core::time::Mono;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Arrive {
+        class: usize,
+        group: u16,
+        route: u16,
+        patience_ms: u64,
+        bytes: u32,
+    },
+    FirstByte(usize),
+    Done(usize, Ending),
+    Cancel(usize),
+    Poll,
+    /// Time goes on, or back.
+    Pass(i64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let ending = prop_oneof![
+        6 => Just(Ending::Worked),
+        1 => Just(Ending::Ignored),
+        1 => Just(Ending::Overloaded)
+    ];
+    let arrival = (0..Class::COUNT, 0u16..3, 0u16..3, 0u64..600, 0u32..50);
+    let event = prop_oneof![
+        8 => arrival.prop_map(|(class, group, route, patience_ms, bytes)| Event::Arrive {
+            class, group, route, patience_ms, bytes,
+        }),
+        1 => any::<usize>().prop_map(Event::FirstByte),
+        5 => (any::<usize>(), ending).prop_map(|(which, ending)| Event::Done(which, ending)),
+        2 => any::<usize>().prop_map(Event::Cancel),
+        1 => Just(Event::Poll),
+        4 => (-5i64..80).prop_map(Event::Pass),
+    ];
+    prop::collection::vec(event, 1..300)
+}
+
+fn configs() -> impl Strategy<Value = (Config, Kind)> {
+    let reserve = prop_oneof![
+        Just(None),
+        (0.05f64..0.4).prop_map(|share| Some(Reserve {
+            portion: Portion::Share(share),
+            loan: Loan::Strict,
+        })),
+        (0u32..6).prop_map(|slots| Some(Reserve {
+            portion: Portion::Slots(slots),
+            loan: Loan::Lent,
+        })),
+    ];
+    let discipline = prop_oneof![
+        Just(Discipline::AdaptiveLifo),
+        Just(Discipline::Fifo),
+        Just(Discipline::CoDel)
+    ];
+    let kind = prop_oneof![
+        (1u32..12).prop_map(|n| Kind::Static(NonZeroU32::new(n).expect("above 0"))),
+        Just(Kind::Aimd(Bounds::new(6, 1, 20).expect("in order"))),
+        Just(Kind::Vegas(Bounds::new(4, 1, 20).expect("in order"))),
+        Just(Kind::Gradient2(Bounds::new(4, 2, 20).expect("in order"))),
+    ];
+    (reserve, discipline, kind, 0u32..20, 0.1f64..0.9).prop_map(
+        |(reserve, discipline, kind, queue_max, share)| {
+            let mut bulkheads = Bulkheads {
+                groups: vec![Portion::Share(share), Portion::Slots(2)],
+                ..Bulkheads::default()
+            };
+            bulkheads.reserves[Class::Critical.index()] = reserve;
+            let config = Config {
+                hold: Duration::from_millis(200),
+                queue_max,
+                queue_bytes_max: 200,
+                discipline,
+                bulkheads,
+                routes: 2,
+            };
+            (config, kind)
+        },
+    )
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Waiting,
+    Inside,
+}
+
+/// The world around an admission: what each living ticket is entitled to.
+struct World {
+    admission: Admission,
+    living: HashMap<Ticket, (Place, Facts)>,
+    order: Vec<Ticket>,
+    now: Mono,
+    queue_max: u32,
+    trace: Vec<String>,
+}
+
+impl World {
+    fn new(config: &Config, kind: Kind) -> Self {
+        Self {
+            admission: Admission::new(config.clone(), kind.build(7)),
+            living: HashMap::new(),
+            order: Vec::new(),
+            now: Mono::from_millis(1000),
+            queue_max: config.queue_max,
+            trace: Vec::new(),
+        }
+    }
+
+    fn pick(&self, which: usize, place: Place) -> Option<Ticket> {
+        let there: Vec<Ticket> = self
+            .order
+            .iter()
+            .copied()
+            .filter(|ticket| self.living[ticket].0 == place)
+            .collect();
+        (!there.is_empty()).then(|| there[which % there.len()])
+    }
+
+    fn end(&mut self, ticket: Ticket) {
+        assert!(self.living.remove(&ticket).is_some(), "a ticket ends once");
+        self.order.retain(|other| *other != ticket);
+    }
+
+    fn step(&mut self, event: &Event) {
+        let mut out = Vec::new();
+        let mut starts = false;
+        match *event {
+            Event::Arrive {
+                class,
+                group,
+                route,
+                patience_ms,
+                bytes,
+            } => {
+                let facts = Facts {
+                    class: Class::ALL[class],
+                    route: RouteId(route),
+                    group: GroupId(group),
+                    deadline: self.now + Duration::from_millis(patience_ms),
+                    bytes,
+                };
+                let arrival = self.admission.arrive(self.now, &facts, &mut out);
+                self.trace.push(format!("{arrival:?}"));
+                // Others leave, and start, before the newcomer may take a place of theirs.
+                starts = self.follow(&out);
+                out.clear();
+                let (ticket, place) = match arrival {
+                    Arrival::Admitted(ticket) => (ticket, Place::Inside),
+                    Arrival::Queued { ticket, .. } => (ticket, Place::Waiting),
+                    Arrival::Refused(_) => return self.check(starts),
+                };
+                assert!(
+                    self.living.insert(ticket, (place, facts)).is_none(),
+                    "tickets are unique"
+                );
+                self.order.push(ticket);
+                if place == Place::Waiting {
+                    assert!(self.admission.snapshot().queued <= self.queue_max);
+                }
+                starts |= place == Place::Inside;
+            }
+            Event::FirstByte(which) => {
+                if let Some(ticket) = self.pick(which, Place::Inside) {
+                    self.admission.first_byte(self.now, ticket);
+                }
+            }
+            Event::Done(which, ending) => {
+                if let Some(ticket) = self.pick(which, Place::Inside) {
+                    self.admission.done(self.now, ticket, ending, &mut out);
+                    self.end(ticket);
+                }
+            }
+            Event::Cancel(which) => {
+                if let Some(ticket) = self.pick(which, Place::Waiting) {
+                    assert!(self.admission.cancel(self.now, ticket, &mut out).is_some());
+                    self.end(ticket);
+                }
+            }
+            Event::Poll => self.admission.poll(self.now, &mut out),
+            Event::Pass(millis) => {
+                let span = Duration::from_millis(millis.unsigned_abs());
+                self.now = if millis < 0 {
+                    self.now.minus(span)
+                } else {
+                    self.now + span
+                };
+                return;
+            }
+        }
+        starts |= self.follow(&out);
+        self.check(starts);
+    }
+
+    /// Does what `out` says; returns whether anything started.
+    fn follow(&mut self, out: &[Action]) -> bool {
+        let mut starts = false;
+        for action in out {
+            self.trace.push(format!("{action:?}"));
+            match *action {
+                Action::Start { ticket, .. } => {
+                    starts = true;
+                    let (place, _) = self.living.get_mut(&ticket).expect("only the living start");
+                    assert_eq!(*place, Place::Waiting, "a ticket starts once");
+                    *place = Place::Inside;
+                }
+                Action::Evict { ticket, .. } => {
+                    assert_eq!(
+                        self.living[&ticket].0,
+                        Place::Waiting,
+                        "only who waits is evicted"
+                    );
+                    self.end(ticket);
+                }
+            }
+        }
+        starts
+    }
+
+    fn check(&self, starts: bool) {
+        let snapshot = self.admission.snapshot();
+        if starts {
+            assert!(
+                snapshot.in_flight <= snapshot.limit,
+                "nothing starts beyond the limit"
+            );
+        }
+        assert!(snapshot.limit >= 1);
+        self.check_counts(&snapshot);
+    }
+
+    /// Permits are conserved: the gauges are the living tickets, nothing else.
+    fn check_counts(&self, snapshot: &Snapshot) {
+        let count = |place, class: Option<Class>| {
+            let fits = |facts: &Facts| class.is_none_or(|class| facts.class == class);
+            self.living
+                .values()
+                .filter(|(at, facts)| *at == place && fits(facts))
+                .count() as u32
+        };
+        assert_eq!(snapshot.in_flight, count(Place::Inside, None));
+        assert_eq!(snapshot.queued, count(Place::Waiting, None));
+        for class in Class::ALL {
+            assert_eq!(
+                snapshot.in_flight_by_class[class.index()],
+                count(Place::Inside, Some(class))
+            );
+            assert_eq!(
+                snapshot.queued_by_class[class.index()],
+                count(Place::Waiting, Some(class))
+            );
+        }
+        let bytes = |(place, facts): &(Place, Facts)| {
+            if *place == Place::Waiting {
+                u64::from(facts.bytes)
+            } else {
+                0
+            }
+        };
+        assert_eq!(
+            snapshot.queued_bytes,
+            self.living.values().map(bytes).sum::<u64>()
+        );
+        assert!(snapshot.queued_bytes <= 200);
+    }
+}
+
+/// Without reserves and groups the rules about who starts are simple enough to state whole.
+fn plain(mut config: Config) -> Config {
+    config.bulkheads = Bulkheads {
+        groups: vec![Portion::Share(1.0); 2],
+        ..Bulkheads::default()
+    };
+    config
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn permits_are_conserved_and_bounds_hold((config, kind) in configs(), events in events()) {
+        let mut world = World::new(&config, kind);
+        for event in &events {
+            world.step(event);
+        }
+        // Whatever happened, the application comes to rest: every slot is given back, nobody waits.
+        while let Some(ticket) = world.pick(0, Place::Inside) {
+            let mut out = Vec::new();
+            world.admission.done(world.now, ticket, Ending::Worked, &mut out);
+            world.end(ticket);
+            let starts = world.follow(&out);
+            world.check(starts);
+        }
+        world.now = world.now + Duration::from_secs(3600);
+        world.step(&Event::Poll);
+        let rest = world.admission.snapshot();
+        prop_assert_eq!((rest.in_flight, rest.queued), (0, 0));
+    }
+
+    #[test]
+    fn nobody_waits_beside_a_free_slot_and_no_lower_class_goes_first(
+        (config, kind) in configs(),
+        events in events(),
+    ) {
+        let mut world = World::new(&plain(config), kind);
+        for event in &events {
+            let waiting: Vec<(Ticket, Class)> = world
+                .living
+                .iter()
+                .filter(|(_, (place, _))| *place == Place::Waiting)
+                .map(|(ticket, (_, facts))| (*ticket, facts.class))
+                .collect();
+            world.step(event);
+            let snapshot = world.admission.snapshot();
+            if !matches!(event, Event::Pass(_)) {
+                prop_assert!(snapshot.queued == 0 || snapshot.in_flight >= snapshot.limit);
+            }
+            let place = |ticket: &Ticket| world.living.get(ticket).map(|(place, _)| *place);
+            for (started, class) in waiting.iter().filter(|(t, _)| place(t) == Some(Place::Inside)) {
+                let passed_over = waiting
+                    .iter()
+                    .any(|(t, other)| class.is_below(*other) && place(t) == Some(Place::Waiting));
+                prop_assert!(!passed_over, "{started:?} of {class:?} overtook a higher class");
+            }
+        }
+    }
+
+    #[test]
+    fn a_strict_reserve_is_never_touched_by_another_class(
+        (mut config, _) in configs(),
+        events in events(),
+    ) {
+        let strict = Reserve { portion: Portion::Slots(3), loan: Loan::Strict };
+        config.bulkheads.reserves[Class::Critical.index()] = Some(strict);
+        let mut world = World::new(&config, Kind::Static(NonZeroU32::new(10).expect("above 0")));
+        for event in &events {
+            world.step(event);
+            let snapshot = world.admission.snapshot();
+            let others = snapshot.in_flight - snapshot.in_flight_by_class[Class::Critical.index()];
+            prop_assert!(others <= 7);
+            prop_assert!(snapshot.in_flight_by_group[2] <= 2);
+        }
+    }
+
+    #[test]
+    fn the_same_events_give_the_same_decisions((config, kind) in configs(), events in events()) {
+        let run = || {
+            let mut world = World::new(&config, kind);
+            events.iter().for_each(|event| world.step(event));
+            world.trace
+        };
+        prop_assert_eq!(run(), run());
+    }
+}
