@@ -53,7 +53,7 @@ pub struct Bulkheads {
 
 impl Portion {
     /// Slots out of `limit`, to the nearest whole one; something is never nothing.
-    fn slots(self, limit: u32) -> u32 {
+    pub fn slots(self, limit: u32) -> u32 {
         match self {
             Self::Share(share) if share <= 0.0 => 0,
             Self::Share(share) => ((f64::from(limit) * share).round() as u32).max(1),

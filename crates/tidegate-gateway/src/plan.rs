@@ -3,6 +3,7 @@
 //! The binary turns a configuration file into one; see its reference for what each field means to
 //! an operator. Durations are spans of monotonic time.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
@@ -253,6 +254,22 @@ impl PathPattern {
     }
 }
 
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(literal) => write!(f, "/{literal}")?,
+                Segment::Any => write!(f, "/*")?,
+            }
+        }
+        if self.open_end {
+            write!(f, "/**")
+        } else {
+            Ok(())
+        }
+    }
+}
+
 impl AppPlan {
     /// Whether this application serves `path` at `host` (lower case, without port).
     pub fn matches(&self, host: &str, path: &str) -> bool {
@@ -280,6 +297,13 @@ mod tests {
         assert!(fits("/api/**", "/api/a/b"));
         assert!(!fits("/api/**", "/apis"));
         assert!(fits("/**", "/anything/at/all"));
+    }
+
+    #[test]
+    fn a_pattern_prints_as_it_was_written() {
+        for text in ["/", "/**", "/p/*/reviews", "/api/**", "/cart/"] {
+            assert_eq!(PathPattern::parse(text).unwrap().to_string(), text);
+        }
     }
 
     #[test]

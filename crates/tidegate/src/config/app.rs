@@ -1,0 +1,313 @@
+//! One application: where it is, what it serves, how it is protected.
+
+use std::num::NonZeroU32;
+
+use tidegate_core::admission;
+use tidegate_core::limit::Kind;
+use tidegate_core::queue::Discipline;
+use tidegate_gateway::plan::{AppPlan, Mode, OnClientGone, UpstreamPlan};
+
+use super::bulkheads;
+use super::keys::APP;
+use super::limit;
+use super::listener::{non_zero, usize_of};
+use super::name::Names;
+use super::problem::Problems;
+use super::route;
+use super::section::Section;
+
+const APPS_MAX: usize = 100;
+const CONNECTIONS_WITHOUT_WORKERS: u32 = 1024;
+
+/// The applications at `[[app]]`.
+pub(crate) fn apps(root: &Section<'_>, problems: &Problems) -> Vec<AppPlan> {
+    let mut apps: Vec<AppPlan> = Vec::new();
+    let mut names = Names::reserving("", "application");
+    let nodes = root.sections("app", "[[app]]");
+    if nodes.is_empty() && root.sound(&["app"]) {
+        root.refuse(
+            "app",
+            "there is no application",
+            "add a section [[app]] with upstream = \"http://127.0.0.1:8000\", say",
+        );
+    }
+    if nodes.len() > APPS_MAX {
+        root.refuse(
+            "app",
+            format!("{} applications", nodes.len()),
+            format!("write at most {APPS_MAX}"),
+        );
+    }
+    for node in nodes {
+        let section = Section::new(
+            "[[app]]",
+            node,
+            APP,
+            &["reserve", "group", "route"],
+            problems,
+        );
+        let app = app(&section, &mut names, problems);
+        refuse_unreachable(&section, &app, &apps);
+        apps.push(app);
+    }
+    apps
+}
+
+fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan {
+    let name = section.text("name");
+    names.take(section, name);
+    let workers = section.count_if_set("workers").map(non_zero);
+    let limit = limit::limit(section, workers);
+    let patience = section.span("patience");
+    let groups = bulkheads::groups(section, workers, problems);
+    let bulkheads = bulkheads::bulkheads(section, &groups, &limit, workers, problems);
+    let routes = route::routes(section, &groups, patience, problems);
+    AppPlan {
+        name: name.to_owned(),
+        hosts: hosts(section),
+        path_prefix: path_prefix(section),
+        upstream: upstream(section, &limit, workers),
+        mode: match section.choice("mode") {
+            Some("shadow") => Mode::Shadow,
+            _ => Mode::Enforce,
+        },
+        on_client_gone: match section.choice("on_client_gone") {
+            Some("free") => OnClientGone::Free,
+            _ => OnClientGone::Hold,
+        },
+        limit,
+        admission: admission::Config {
+            hold: section.span("hold"),
+            queue_max: section.count("queue_max"),
+            queue_bytes_max: section.bytes("queue_bytes_max"),
+            discipline: match section.choice("discipline") {
+                Some("fifo") => Discipline::Fifo,
+                Some("codel") => Discipline::CoDel,
+                _ => Discipline::AdaptiveLifo,
+            },
+            bulkheads,
+            routes: u16::try_from(routes.len()).unwrap_or(u16::MAX),
+        },
+        routes,
+        groups: groups.names,
+        session_cookies: session_cookies(section),
+        static_extensions: static_extensions(section),
+    }
+}
+
+fn upstream(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU32>) -> UpstreamPlan {
+    let (host, port) = upstream_address(section).unwrap_or_else(|| ("127.0.0.1".to_owned(), 0));
+    let connections_max = connections_max(section, limit, workers);
+    let response_buffer_max = usize_of(section.bytes("response_buffer_max"));
+    let response_buffers_max = usize_of(section.bytes("response_buffers_max"));
+    if response_buffers_max < response_buffer_max
+        && section.sound(&["response_buffer_max", "response_buffers_max"])
+    {
+        section.refuse(
+            "response_buffers_max",
+            "`response_buffers_max` is less than `response_buffer_max`, which is for one answer",
+            "let the budget for all answers be at least that of one",
+        );
+    }
+    UpstreamPlan {
+        host,
+        port,
+        connections_max,
+        keep_alive: section.switch("keep_alive"),
+        idle_timeout: section.span("idle_timeout"),
+        connect_timeout: section.span("connect_timeout"),
+        response_timeout: section.span("response_timeout"),
+        body_timeout: section.span("response_body_timeout"),
+        response_buffer_max,
+        response_buffers_max,
+    }
+}
+
+fn upstream_address(section: &Section<'_>) -> Option<(String, u16)> {
+    let text = section.text("upstream");
+    if !section.sound(&["upstream"]) {
+        return None;
+    }
+    let refuse = |why: &str, fix: &str| {
+        section.refuse("upstream", format!("`upstream = \"{text}\"` {why}"), fix)
+    };
+    if text.starts_with("https://") {
+        refuse(
+            "asks for TLS to the application, which comes later",
+            "write an http:// URL: Tidegate belongs beside the application, on the same machine or network",
+        );
+        return None;
+    }
+    let Some(rest) = text.strip_prefix("http://") else {
+        refuse("is no http:// URL", "write \"http://127.0.0.1:8000\", say");
+        return None;
+    };
+    let Ok(authority) = rest.trim_end_matches('/').parse::<http::uri::Authority>() else {
+        let why = if rest.contains('/') {
+            "has a path, but paths are forwarded as they come"
+        } else {
+            "has no host"
+        };
+        refuse(
+            why,
+            "write scheme, host and port only, such as \"http://127.0.0.1:8000\"",
+        );
+        return None;
+    };
+    if authority.as_str().contains('@') {
+        refuse("carries credentials", "write scheme, host and port only");
+        return None;
+    }
+    let port = authority.port_u16().unwrap_or(80);
+    let no_port =
+        authority.host().len() < authority.as_str().len() && authority.port_u16().is_none();
+    if port == 0 || no_port || authority.host().is_empty() {
+        refuse(
+            "has no usable host and port",
+            "write scheme, host and port, such as \"http://127.0.0.1:8000\"",
+        );
+        return None;
+    }
+    Some((authority.host().trim_matches(['[', ']']).to_owned(), port))
+}
+
+fn connections_max(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU32>) -> NonZeroU32 {
+    let by_default = workers.unwrap_or_else(|| non_zero(CONNECTIONS_WITHOUT_WORKERS));
+    let connections = section
+        .count_if_set("connections_max")
+        .map_or(by_default, non_zero);
+    if !section.sound(&["connections_max", "workers"]) {
+        return connections;
+    }
+    let highest = limit::highest(limit);
+    if workers.is_some_and(|workers| connections < workers) {
+        section.refuse(
+            "connections_max",
+            format!("`connections_max = {connections}` is less than `workers`"),
+            "each request inside the application needs a connection, so some workers would never be \
+             used: raise connections_max, or lower workers",
+        );
+    } else if highest > connections.get() && section.sound(&["limit", "limit_max"]) {
+        let key = if section.has("connections_max") {
+            "connections_max"
+        } else {
+            "limit_max"
+        };
+        section.refuse(
+            key,
+            format!("the limit may grow to {highest}, but there are {connections} connections"),
+            "each request inside the application needs a connection: raise connections_max, or lower \
+             limit_max",
+        );
+    }
+    connections
+}
+
+fn hosts(section: &Section<'_>) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for (text, place) in section.texts("hosts") {
+        let lower = text.to_ascii_lowercase();
+        let fix = match lower.rsplit_once(':') {
+            _ if lower.starts_with("http://") || lower.starts_with("https://") => {
+                "write the host alone, without scheme"
+            }
+            Some((_, port)) if port.parse::<u16>().is_ok() && !lower.ends_with(']') => {
+                "write the host alone: requests to any port are matched"
+            }
+            _ => "write a name such as \"shop.example.com\"",
+        };
+        let is_host = lower
+            .parse::<http::uri::Authority>()
+            .is_ok_and(|host| host.host() == lower);
+        if is_host && !lower.contains('*') {
+            hosts.push(lower);
+        } else {
+            section.refuse_item("hosts", place, format!("`{text}` is no host"), fix);
+        }
+    }
+    hosts
+}
+
+fn path_prefix(section: &Section<'_>) -> String {
+    let prefix = section.text("path_prefix");
+    if !prefix.starts_with('/') || prefix.contains(['*', '?', '#', ' ']) {
+        section.refuse(
+            "path_prefix",
+            format!("`path_prefix = \"{prefix}\"` is no beginning of a path"),
+            "write \"/\" for everything, or \"/shop/\", say",
+        );
+    }
+    prefix.to_owned()
+}
+
+fn session_cookies(section: &Section<'_>) -> Vec<String> {
+    let mut cookies = Vec::new();
+    for (text, place) in section.texts("session_cookies") {
+        let token = |c: char| c.is_ascii_graphic() && !"()<>@,;:\\\"/[]?={}".contains(c);
+        if text.is_empty() || !text.chars().all(token) {
+            section.refuse_item(
+                "session_cookies",
+                place,
+                format!("`{text}` is no cookie name"),
+                "write the name alone, such as \"JSESSIONID\"",
+            );
+        }
+        cookies.push(text.to_owned());
+    }
+    cookies
+}
+
+fn static_extensions(section: &Section<'_>) -> Vec<String> {
+    if !section.has("static_extensions") {
+        return section
+            .default_texts("static_extensions")
+            .iter()
+            .map(|&text| text.to_owned())
+            .collect();
+    }
+    let mut extensions = Vec::new();
+    for (text, place) in section.texts("static_extensions") {
+        if !text.starts_with('.') || text.len() < 2 || text.contains(['/', '*', ' ']) {
+            section.refuse_item(
+                "static_extensions",
+                place,
+                format!("`{text}` is no ending of a path"),
+                format!(
+                    "write it with its dot: \".{}\"",
+                    text.trim_start_matches(['*', '.'])
+                ),
+            );
+        }
+        extensions.push(text.to_owned());
+    }
+    extensions
+}
+
+/// An application behind one that takes all of its requests would never see any.
+fn refuse_unreachable(section: &Section<'_>, app: &AppPlan, earlier: &[AppPlan]) {
+    if !section.sound(&["hosts", "path_prefix"]) {
+        return;
+    }
+    let covering = earlier.iter().find(|first| {
+        let hosts = first.hosts.is_empty()
+            || (!app.hosts.is_empty() && app.hosts.iter().all(|host| first.hosts.contains(host)));
+        hosts && app.path_prefix.starts_with(&first.path_prefix)
+    });
+    if let Some(first) = covering {
+        section.refuse(
+            if section.has("hosts") {
+                "hosts"
+            } else {
+                "path_prefix"
+            },
+            format!(
+                "application \"{}\" gets no request: \"{}\" above takes all of them",
+                app.name, first.name
+            ),
+            format!(
+                "give it hosts or a path_prefix of its own, and put it above \"{}\"",
+                first.name
+            ),
+        );
+    }
+}

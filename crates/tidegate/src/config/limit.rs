@@ -1,0 +1,92 @@
+//! How many requests may be inside an application at once.
+
+use std::num::NonZeroU32;
+
+use tidegate_core::limit::{Bounds, Kind};
+
+use super::section::Section;
+
+const BOUNDS: [&str; 3] = ["limit_min", "limit_max", "limit_initial"];
+
+/// The limit's algorithm and its bounds.
+pub(crate) fn limit(section: &Section<'_>, workers: Option<NonZeroU32>) -> Kind {
+    match (section.choice("limit"), workers) {
+        (None, Some(workers)) if section.sound(&["limit"]) => fixed(section, workers),
+        (Some("static"), Some(workers)) => fixed(section, workers),
+        (Some("static"), None) => {
+            if section.sound(&["workers"]) {
+                section.refuse(
+                    "limit",
+                    "`limit = \"static\"` needs `workers`",
+                    "set workers to the number of requests that the application works on at once, \
+                     or remove limit and let it be learnt",
+                );
+            }
+            Kind::Static(NonZeroU32::MIN)
+        }
+        (Some("aimd"), _) => Kind::Aimd(bounds(section, workers, 20, 200)),
+        (Some("vegas"), _) => Kind::Vegas(bounds(section, workers, 1, 1000)),
+        _ => Kind::Gradient2(bounds(section, workers, 20, 200)),
+    }
+}
+
+/// The most that the limit may ever come to.
+pub(crate) const fn highest(limit: &Kind) -> u32 {
+    match limit {
+        Kind::Static(fixed) => fixed.get(),
+        Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => bounds.max(),
+    }
+}
+
+/// The least that the limit may ever come to.
+pub(crate) const fn lowest(limit: &Kind) -> u32 {
+    match limit {
+        Kind::Static(fixed) => fixed.get(),
+        Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => bounds.min(),
+    }
+}
+
+fn fixed(section: &Section<'_>, workers: NonZeroU32) -> Kind {
+    for key in BOUNDS {
+        if section.has(key) {
+            section.refuse(
+                key,
+                format!("`{key}` has no effect: the limit is static, {workers}"),
+                format!("remove {key}, or choose limit = \"gradient2\", \"vegas\" or \"aimd\""),
+            );
+        }
+    }
+    Kind::Static(workers)
+}
+
+fn bounds(section: &Section<'_>, workers: Option<NonZeroU32>, min: u32, max: u32) -> Bounds {
+    let max = section
+        .count_if_set("limit_max")
+        .unwrap_or_else(|| workers.map_or(max, NonZeroU32::get));
+    let min = section
+        .count_if_set("limit_min")
+        .unwrap_or_else(|| min.min(max));
+    let initial = section
+        .count_if_set("limit_initial")
+        .unwrap_or_else(|| 20.max(min).min(max));
+    if let Ok(bounds) = Bounds::new(initial, min, max) {
+        return bounds;
+    }
+    if section.sound(&BOUNDS) {
+        let key = if section.has("limit_initial") && min <= max {
+            "limit_initial"
+        } else if section.has("limit_min") {
+            "limit_min"
+        } else {
+            "limit_max"
+        };
+        section.refuse(
+            key,
+            format!(
+                "limit_min {min}, limit_initial {initial} and limit_max {max} are out of order"
+            ),
+            "choose limit_min ≤ limit_initial ≤ limit_max",
+        );
+    }
+    Bounds::new(1, 1, 1).expect("ones are in order")
+}

@@ -1,0 +1,168 @@
+//! From one strict TOML file, and flags that override it, to a checked [`Plan`].
+//!
+//! A configuration is refused as a whole, with every problem found in it; nothing starts on half of
+//! one.
+
+mod app;
+mod bulkheads;
+mod keys;
+mod limit;
+mod listener;
+mod name;
+mod problem;
+mod route;
+mod section;
+mod summary;
+mod tree;
+
+use std::num::NonZeroUsize;
+
+use tidegate_gateway::plan::Plan;
+use toml::de::DeTable;
+
+use problem::Problems;
+pub(crate) use problem::Refused;
+use section::Section;
+pub(crate) use summary::Summary;
+use tree::{Node, Origin, Table, Value, graft, subtable};
+
+/// What the command line says; it overrides the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) upstream: Option<String>,
+    pub(crate) listen: Option<String>,
+    pub(crate) admin: Option<String>,
+    pub(crate) workers: Option<u32>,
+    pub(crate) threads: Option<u32>,
+    pub(crate) mode: Option<String>,
+}
+
+/// The plan that the file called `file` with content `text` and `flags` make together.
+pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Plan, Refused> {
+    let problems = Problems::default();
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        for error in &errors {
+            let span = error.span().unwrap_or_default();
+            problems.add(
+                &Origin::File(span),
+                error.message(),
+                syntax_help(error.message()),
+            );
+        }
+        // What could be read of a broken file would only raise errors that are none.
+        return Err(problems.refused(file, text));
+    }
+    let mut root = Node::of_document(&document);
+    graft_flags(&mut root, flags, &problems);
+    let plan = plan(&root, &problems);
+    problems.unless_any(file, text, plan)
+}
+
+fn plan(root: &Node, problems: &Problems) -> Plan {
+    let tables = ["listen", "admin", "trust", "probes", "drain", "app"];
+    let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
+    let section = |name: &'static str, title: &str, keys: &'static [keys::Key]| match top.node(name)
+    {
+        Some(node) => Section::new(title, node, keys, &[], problems),
+        None => Section::absent(title, keys, problems),
+    };
+
+    let listen = section("listen", "[listen]", keys::LISTEN);
+    let listener = listener::listener(&listen);
+    let admin = listener::admin(
+        &section("admin", "[admin]", keys::ADMIN),
+        &listen,
+        listener.address,
+    );
+    Plan {
+        threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),
+        listener,
+        admin,
+        trusted: listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies"),
+        probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
+        drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
+        apps: app::apps(&top, problems),
+    }
+}
+
+fn graft_flags(root: &mut Node, flags: &Flags, problems: &Problems) {
+    let Some(table) = root.entries_mut() else {
+        return;
+    };
+    if let Some(threads) = flags.threads {
+        graft(
+            table,
+            "threads",
+            "--threads",
+            Value::Integer(threads.into()),
+        );
+    }
+    for (section, flag, value) in [
+        ("listen", "--listen", &flags.listen),
+        ("admin", "--admin", &flags.admin),
+    ] {
+        if let Some(text) = value
+            && let Some(section) = subtable(table, section, flag)
+        {
+            graft(section, "address", flag, Value::Text(text.clone()));
+        }
+    }
+    graft_app_flags(table, flags, problems);
+}
+
+/// Flags about the application are about the only one, which they make if need be.
+fn graft_app_flags(table: &mut Table, flags: &Flags, problems: &Problems) {
+    let text = |text: &Option<String>| text.clone().map(Value::Text);
+    let values = [
+        ("upstream", "--upstream", text(&flags.upstream)),
+        (
+            "workers",
+            "--workers",
+            flags.workers.map(|workers| Value::Integer(workers.into())),
+        ),
+        ("mode", "--mode", text(&flags.mode)),
+    ];
+    for (key, flag, value) in values {
+        let Some(value) = value else { continue };
+        if !table.iter().any(|entry| entry.key == "app") {
+            let app = Node {
+                origin: Origin::Flag(flag),
+                value: Value::Table(Table::new()),
+            };
+            graft(table, "app", flag, Value::List(vec![app]));
+        }
+        let apps = table
+            .iter_mut()
+            .find(|entry| entry.key == "app")
+            .map(|entry| &mut entry.node.value);
+        match apps {
+            Some(Value::List(apps)) if apps.len() == 1 => {
+                if let Some(app) = apps[0].entries_mut() {
+                    graft(app, key, flag, value);
+                }
+            }
+            Some(Value::List(apps)) => problems.add(
+                &Origin::Flag(flag),
+                format!(
+                    "{flag} is about one application, but the file has {}",
+                    apps.len()
+                ),
+                format!("set {key} in the file, in the [[app]] that it is for"),
+            ),
+            // Not a list: the reader says so.
+            _ => {}
+        }
+    }
+}
+
+fn syntax_help(message: &str) -> &'static str {
+    if message.contains("duplicate") {
+        "each key and section may appear once: remove one of them"
+    } else {
+        "this is not TOML: texts stand in quotes, a section begins with [name], a list item with [[name]]"
+    }
+}
+
+#[cfg(test)]
+mod tests;

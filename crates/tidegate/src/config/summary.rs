@@ -1,0 +1,210 @@
+//! What follows from a configuration, for a person to read before it is used.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_core::bulkhead::{Loan, Portion};
+use tidegate_core::facts::Class;
+use tidegate_core::limit::{Bounds, Kind};
+use tidegate_core::queue::Discipline;
+use tidegate_gateway::plan::{AppPlan, Mode, Plan, RoutePlan};
+
+use super::limit;
+
+/// Displays a [`Plan`] in terms of what will happen.
+pub(crate) struct Summary<'p>(pub(crate) &'p Plan);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.0;
+        let admin = plan
+            .admin
+            .map_or_else(|| "off".to_owned(), |address| address.to_string());
+        writeln!(
+            f,
+            "listening on {}, admin {admin}, threads {}, client connections {} + {} for probes",
+            plan.listener.address,
+            plan.threads,
+            plan.listener.connections_max,
+            plan.probes.connections_reserved.get() + plan.probes.overflow_connections_max.get(),
+        )?;
+        writeln!(
+            f,
+            "on SIGTERM: not ready for {}, then at most {} to finish",
+            span(plan.drain.delay),
+            span(plan.drain.timeout)
+        )?;
+        plan.apps.iter().try_for_each(|app| show_app(f, app))
+    }
+}
+
+fn show_app(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
+    let upstream = &app.upstream;
+    writeln!(f, "\napplication {}", app.name)?;
+    writeln!(
+        f,
+        "  upstream  http://{}:{}, at most {} connections{}",
+        upstream.host,
+        upstream.port,
+        upstream.connections_max,
+        if upstream.keep_alive {
+            ""
+        } else {
+            ", none kept"
+        }
+    )?;
+    let hosts = if app.hosts.is_empty() {
+        "any host".to_owned()
+    } else {
+        app.hosts.join(" ")
+    };
+    writeln!(f, "  serves    {hosts}, paths from {}", app.path_prefix)?;
+    if app.mode == Mode::Shadow {
+        writeln!(
+            f,
+            "  mode      shadow: every request is let in, refusals are only counted"
+        )?;
+    }
+    match app.limit {
+        Kind::Static(workers) => {
+            writeln!(
+                f,
+                "  limit     {workers} at once, as many as there are workers"
+            )?;
+        }
+        Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => {
+            show_learnt(f, app.limit.name(), bounds)?;
+        }
+    }
+    show_queue(f, app)?;
+    show_bulkheads(f, app)?;
+    show_routes(f, app)
+}
+
+fn show_learnt(f: &mut fmt::Formatter<'_>, name: &str, bounds: Bounds) -> fmt::Result {
+    let (initial, min, max) = (bounds.initial(), bounds.min(), bounds.max());
+    writeln!(
+        f,
+        "  limit     learnt by {name} from {initial}, between {min} and {max}"
+    )
+}
+
+fn show_queue(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
+    let admission = &app.admission;
+    let order = match admission.discipline {
+        Discipline::AdaptiveLifo => "newest first once the oldest has waited too long",
+        Discipline::Fifo => "oldest first",
+        Discipline::CoDel => "oldest first, dropped by CoDel",
+    };
+    let hold = span(admission.hold);
+    writeln!(
+        f,
+        "  queue     limit × ({hold} − S) / S for a mean service time S, at most {}, {} in all; {order}",
+        admission.queue_max,
+        bytesize::ByteSize(admission.queue_bytes_max),
+    )?;
+    if let Kind::Static(workers) = app.limit {
+        write!(f, "           ")?;
+        for part in [10, 4, 2] {
+            let service = admission.hold / part;
+            let bound = workers
+                .get()
+                .saturating_mul(part - 1)
+                .min(admission.queue_max);
+            write!(f, " {bound} when S is {},", span(service))?;
+        }
+        writeln!(f, " none when S reaches {hold}")?;
+    }
+    Ok(())
+}
+
+fn show_bulkheads(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
+    for class in Class::ALL {
+        let Some(reserve) = app.admission.bulkheads.reserves[class.index()] else {
+            continue;
+        };
+        let loan = match reserve.loan {
+            Loan::Strict => "nobody else uses them",
+            Loan::Lent => "idle ones are lent, less a hot spare",
+        };
+        writeln!(
+            f,
+            "  reserve   {}: {}; {loan}",
+            class.name(),
+            slots(reserve.portion, &app.limit)
+        )?;
+    }
+    for (name, cap) in app.groups.iter().zip(&app.admission.bulkheads.groups) {
+        writeln!(f, "  group     {name}: at most {}", slots(*cap, &app.limit))?;
+    }
+    Ok(())
+}
+
+fn show_routes(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
+    let rows: Vec<[String; 6]> = app.routes.iter().map(|route| row(app, route)).collect();
+    let heading = ["route", "methods", "paths", "class", "group", "patience"].map(str::to_owned);
+    let mut widths = [0; 6];
+    for row in std::iter::once(&heading).chain(&rows) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in std::iter::once(&heading).chain(&rows) {
+        let mut line = String::from(" ");
+        for (cell, width) in row.iter().zip(widths) {
+            line += &format!(" {cell:width$} ");
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn row(app: &AppPlan, route: &RoutePlan) -> [String; 6] {
+    let methods: Vec<&str> = route
+        .matches
+        .methods
+        .iter()
+        .map(|method| method.as_str())
+        .collect();
+    let paths: Vec<String> = route
+        .matches
+        .paths
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let group = usize::from(route.group.0)
+        .checked_sub(1)
+        .map(|at| app.groups[at].clone());
+    [
+        route.name.clone(),
+        if methods.is_empty() {
+            "any".to_owned()
+        } else {
+            methods.join(" ")
+        },
+        paths.join(" "),
+        route.class.map_or("by request", Class::name).to_owned(),
+        group.unwrap_or_else(|| "default".to_owned()),
+        span(route.patience),
+    ]
+}
+
+fn slots(portion: Portion, limit: &Kind) -> String {
+    let of = |limit| portion.slots(limit);
+    let (lowest, highest) = (limit::lowest(limit), limit::highest(limit));
+    if of(lowest) == of(highest) && lowest != highest {
+        format!("{} slots", of(lowest))
+    } else if lowest == highest {
+        format!("{} of {highest} slots", of(highest))
+    } else {
+        format!(
+            "{} to {} slots, following the limit",
+            of(lowest),
+            of(highest)
+        )
+    }
+}
+
+fn span(span: Duration) -> String {
+    humantime::format_duration(span).to_string()
+}
