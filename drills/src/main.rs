@@ -1,2 +1,121 @@
-//! The drills.
-fn main() {}
+//! The drills: every promise of Tidegate as a command that starts real servers, loads them, and
+//! prints what it measured beside what happens without.
+//!
+//! A drill is a file of this crate, named like it, and a line in [`DRILLS`]. The exit code is 0
+//! when every bar holds, 1 when one is missed, and 3 when the machine was too busy for a result.
+
+mod harness;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use serde_json::json;
+use tidegate_lab::measure;
+use tidegate_lab::report::Table;
+
+use harness::{Args, Drill, Invalid, Verdict, say};
+
+/// Files this process wants to be able to open: every visitor's connection is one.
+const FILES_WANTED: u64 = 65_536;
+/// The exit code for "no result".
+const INVALID: u8 = 3;
+
+/// All drills, in the order of the list.
+const DRILLS: &[Drill] = &[];
+
+/// Run a drill: one promise of Tidegate, shown on this machine.
+#[derive(Parser)]
+#[command(name = "drill", disable_version_flag = true)]
+struct Cli {
+    /// The drill; without one they are listed.
+    name: Option<String>,
+    /// List the drills.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    args: Args,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let Some(name) = cli.name.filter(|_| !cli.list) else {
+        print!("{}", list());
+        return ExitCode::SUCCESS;
+    };
+    let Some(drill) = DRILLS.iter().find(|drill| drill.name == name) else {
+        eprintln!("there is no drill {name}{}", suggestion(&name));
+        return ExitCode::FAILURE;
+    };
+    match run(drill, &cli.args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{}: {error:#}", drill.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(drill: &Drill, args: &Args) -> anyhow::Result<ExitCode> {
+    measure::raise_file_limit(FILES_WANTED)?;
+    say(args.json, format!("{}: {}", drill.name, drill.promise));
+    let begun = Instant::now();
+    let mut reasons = Vec::new();
+    for attempt in 1..=args.attempts {
+        match (drill.run)(args) {
+            Ok(verdict) => return Ok(conclude(drill, args, &verdict, begun.elapsed())),
+            Err(error) => {
+                // Anything but a busy machine stays what it is however often it is tried.
+                let invalid = error.downcast::<Invalid>()?;
+                say(args.json, format!("INVALID run {attempt}: {invalid}"));
+                reasons.push(invalid.0);
+            }
+        }
+    }
+    let result = json!({ "drill": drill.name, "verdict": "INVALID", "reasons": reasons });
+    if args.json {
+        println!("{result:#}");
+    }
+    say(args.json, format!("\n{}: INVALID, no result", drill.name));
+    Ok(ExitCode::from(INVALID))
+}
+
+fn conclude(drill: &Drill, args: &Args, verdict: &Verdict, took: Duration) -> ExitCode {
+    let word = if verdict.holds() { "HOLDS" } else { "MISSED" };
+    verdict.table(&verdict.summary());
+    say(
+        args.json,
+        format!("{}: {word} ({} s)", drill.name, took.as_secs()),
+    );
+    if args.json {
+        let result = json!({
+            "drill": drill.name,
+            "promise": drill.promise,
+            "verdict": word,
+            "seconds": took.as_secs_f64(),
+            "figures": verdict.figures_json(),
+        });
+        println!("{result:#}");
+    }
+    ExitCode::from(u8::from(!verdict.holds()))
+}
+
+fn list() -> Table {
+    let mut table = Table::new(["drill", "takes", "promise"]);
+    for drill in DRILLS {
+        let takes = format!("{} s", drill.takes.as_secs());
+        table.row([drill.name, &takes, drill.promise]);
+    }
+    table
+}
+
+/// The drill most like `name`, as the end of a sentence.
+fn suggestion(name: &str) -> String {
+    let nearest = DRILLS
+        .iter()
+        .map(|drill| (strsim::jaro_winkler(name, drill.name), drill.name))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    nearest
+        .map(|(_, nearest)| format!(": did you mean {nearest}? (--list lists them all)"))
+        .unwrap_or_default()
+}

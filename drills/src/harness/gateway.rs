@@ -1,0 +1,177 @@
+//! The real `tidegate` binary as a process of its own.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tidegate_lab::measure::{self, Child};
+
+use super::{Metrics, TempDir, ask};
+
+/// Longest time from start to the line that says it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Lines of its log that are shown when it does not start.
+const LOG_LINES_SHOWN: usize = 20;
+
+/// A gateway to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct GatewaySetup {
+    /// Its threads.
+    pub(crate) threads: u32,
+    /// Keys of `[listen]` beside its address.
+    pub(crate) listen: String,
+    /// All other sections, as TOML: `[[app]]` and what else is wanted. `[admin]` and `[drain]` are
+    /// there already.
+    pub(crate) sections: String,
+    /// The core it is kept on; `None` for whichever is free.
+    pub(crate) core: Option<usize>,
+}
+
+/// A running gateway. Dropping it stops it.
+pub(crate) struct Gateway {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    dir: TempDir,
+}
+
+impl GatewaySetup {
+    /// One thread on any core with these sections.
+    pub(crate) fn new(sections: impl Into<String>) -> Self {
+        Self {
+            threads: 1,
+            listen: String::new(),
+            sections: sections.into(),
+            core: None,
+        }
+    }
+
+    /// One `[[app]]` before `upstream` with these further `keys`, one a line, and the tables that
+    /// follow them.
+    pub(crate) fn app(upstream: SocketAddr, keys: &str) -> Self {
+        Self::new(format!(
+            "[[app]]\nname = \"shop\"\nupstream = \"http://{upstream}\"\n{keys}\n"
+        ))
+    }
+
+    fn file(&self) -> String {
+        format!(
+            "threads = {}\n\n[listen]\naddress = \"127.0.0.1:0\"\n{}\n\n[admin]\n\
+             address = \"127.0.0.1:0\"\n\n[drain]\ndelay = \"0s\"\ntimeout = \"5s\"\n\n{}\n",
+            self.threads, self.listen, self.sections
+        )
+    }
+}
+
+impl Gateway {
+    /// Starts one and waits until it is ready.
+    pub(crate) fn start(setup: &GatewaySetup) -> anyhow::Result<Self> {
+        let dir = TempDir::new()?;
+        let file = dir.path().join("tidegate.toml");
+        fs::write(&file, setup.file())?;
+        let log = dir.path().join("log");
+        let mut command = Command::new(binary()?);
+        command.args(["run", "--config"]).arg(&file);
+        command.stderr(File::create(&log)?);
+
+        let child = Child::start(command, "tidegate: listening on ", READY_TIMEOUT)
+            .with_context(|| format!("its log ends with:\n{}", tail(&log)))?;
+        if let Some(core) = setup.core {
+            measure::pin_process(child.id(), core)?;
+        }
+        let (address, admin) = addresses(child.ready_line())
+            .with_context(|| format!("not a line of readiness: {}", child.ready_line()))?;
+        Ok(Self {
+            child,
+            address,
+            admin,
+            dir,
+        })
+    }
+
+    /// Where clients connect.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where metrics and status are.
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What `/status.json` says now.
+    pub(crate) fn status(&self) -> anyhow::Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&ask(self.admin, "/status.json")?)?)
+    }
+
+    /// What `/metrics` says now.
+    pub(crate) fn metrics(&self) -> anyhow::Result<Metrics> {
+        let text = String::from_utf8(ask(self.admin, "/metrics")?)?;
+        Metrics::parse(&text)
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Asks it to drain by SIGTERM and returns at once.
+    pub(crate) fn terminate(&self) -> anyhow::Result<()> {
+        Ok(self.child.terminate()?)
+    }
+
+    /// Stops it: SIGTERM, and SIGKILL when it is still there after `grace`.
+    pub(crate) fn stop(self, grace: Duration) -> anyhow::Result<ExitStatus> {
+        Ok(self.child.stop(grace)?)
+    }
+}
+
+/// The binary built with this one, or the one that `TIDEGATE_BIN` names.
+pub(super) fn binary() -> anyhow::Result<PathBuf> {
+    let path = match std::env::var_os("TIDEGATE_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe()?.with_file_name("tidegate"),
+    };
+    anyhow::ensure!(
+        path.is_file(),
+        "{} is not there: build it with the drills, or name it in TIDEGATE_BIN",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Client and admin address out of `tidegate: listening on A, admin on B`.
+fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let rest = line.strip_prefix("tidegate: listening on ")?;
+    let (address, admin) = rest.split_once(", admin on ")?;
+    Some((address.parse().ok()?, admin.trim().parse().ok()?))
+}
+
+fn tail(log: &std::path::Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_addresses_are_read_from_the_line_of_readiness() {
+        let line = "tidegate: listening on 127.0.0.1:8080, admin on 127.0.0.1:9090";
+
+        let (address, admin) = addresses(line).unwrap();
+
+        assert_eq!((address.port(), admin.port()), (8080, 9090));
+        assert!(addresses("tidegate: listening on 127.0.0.1:8080, admin off").is_none());
+    }
+}

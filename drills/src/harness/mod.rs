@@ -1,0 +1,36 @@
+//! What drills stand on: real servers on free loopback ports, stopped by id whatever happens, and
+//! figures that are held against bars.
+
+mod args;
+mod ask;
+mod gateway;
+mod metrics;
+mod peer;
+mod place;
+mod play;
+mod shop;
+mod verdict;
+
+pub(crate) use args::Args;
+pub(crate) use ask::ask;
+pub(crate) use gateway::{Gateway, GatewaySetup};
+pub(crate) use metrics::Metrics;
+pub(crate) use peer::{Peer, PeerSetup};
+pub(crate) use place::{Cores, TempDir, free_port};
+pub(crate) use play::{Invalid, capacity, play, series};
+pub(crate) use shop::{ShopProcess, ShopSetup};
+pub(crate) use verdict::{Figure, Verdict, say};
+
+use std::time::Duration;
+
+/// One promise as a command.
+pub(crate) struct Drill {
+    /// What it is called by.
+    pub(crate) name: &'static str,
+    /// What it shows, in a line.
+    pub(crate) promise: &'static str,
+    /// About how long it takes with nothing set.
+    pub(crate) takes: Duration,
+    /// Does it.
+    pub(crate) run: fn(&Args) -> anyhow::Result<Verdict>,
+}

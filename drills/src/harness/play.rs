@@ -1,0 +1,62 @@
+//! Runs of the load generator that count, or say why they do not.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tidegate_lab::load::{self, Capacity, ClosedLoop, LoadPlan, Report, Request};
+
+/// How long clients ask before their answers count towards a capacity.
+const CAPACITY_WARM_UP: Duration = Duration::from_secs(2);
+/// How long their answers count.
+const CAPACITY_LENGTH: Duration = Duration::from_secs(5);
+
+/// The machine was too busy with others: there is no result, and trying again may bring one.
+#[derive(Debug)]
+pub(crate) struct Invalid(pub(crate) String);
+
+impl std::error::Error for Invalid {}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Plays `plan` to its end. A run that is no result is the error [`Invalid`].
+pub(crate) fn play(plan: LoadPlan) -> anyhow::Result<Report> {
+    let report = load::run(plan)?;
+    if report.is_valid() {
+        return Ok(report);
+    }
+    let reasons: Vec<String> = report.invalid.iter().map(ToString::to_string).collect();
+    Err(Invalid(reasons.join(", ")).into())
+}
+
+/// What the server with `slots` slots at `target` does at most: its closed-loop maximum, called C.
+pub(crate) fn capacity(target: SocketAddr, slots: u32) -> anyhow::Result<Capacity> {
+    let capacity = load::closed_loop(&ClosedLoop {
+        target,
+        request: Request::get("/browse/capacity"),
+        connections: 2 * slots as usize,
+        warm_up: CAPACITY_WARM_UP,
+        length: CAPACITY_LENGTH,
+    })
+    .context("cannot measure the capacity")?;
+    anyhow::ensure!(
+        capacity.failures == 0 && capacity.per_second > 0.0,
+        "the capacity run had {} failures at {:.0}/s",
+        capacity.failures,
+        capacity.per_second
+    );
+    Ok(capacity)
+}
+
+/// Good visits second by second, for people to see a collapse happen.
+pub(crate) fn series(report: &Report) -> String {
+    let seconds = 0..report.length().as_secs() as usize;
+    let good: Vec<String> = seconds
+        .map(|second| report.sum(second..second + 1, |_| true).good.to_string())
+        .collect();
+    good.join(" ")
+}
