@@ -1,0 +1,132 @@
+//! What a decision costs: `cargo bench -p tidegate-core`. Prints nanoseconds, asserts nothing.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use tidegate_core::admission::{Action, Admission, Arrival, Config, Ticket};
+use tidegate_core::bulkhead::{Bulkheads, Loan, Portion, Reserve};
+use tidegate_core::facts::{Class, Facts, GroupId, RouteId};
+use tidegate_core::limit::{Ending, Kind};
+use tidegate_core::queue::Discipline;
+use tidegate_core::time::Mono;
+
+const ROUNDS: usize = 7;
+const REPEATS: u32 = 1_000_000;
+const WAITING: u32 = 10_000;
+
+fn main() {
+    report("admit and release, slots free", || {
+        let mut world = World::new(100, 0);
+        world.time(|world| {
+            let ticket = world.arrive(Class::Anonymous).expect("slots are free");
+            world.finish(ticket);
+        })
+    });
+    report("refuse, queue full", || {
+        let mut world = World::new(100, 100);
+        world.time(|world| assert!(world.arrive(Class::Background).is_none()))
+    });
+    report("displace, start and release among 10,000 waiting", || {
+        let mut world = World::new(100, WAITING);
+        world.time(|world| {
+            world.arrive(Class::SignedIn);
+            let ticket = world.inside.pop().expect("slots are taken");
+            world.finish(ticket);
+            world.out.clear();
+        })
+    });
+}
+
+/// The median round, as one line.
+fn report(what: &str, mut round: impl FnMut() -> Duration) {
+    let mut rounds: Vec<Duration> = (0..ROUNDS).map(|_| round()).collect();
+    rounds.sort();
+    let nanos = rounds[ROUNDS / 2].as_nanos() as f64 / f64::from(REPEATS);
+    println!("{what:<55} {nanos:>8.1} ns");
+}
+
+struct World {
+    admission: Admission,
+    inside: Vec<Ticket>,
+    out: Vec<Action>,
+    now: Mono,
+}
+
+impl World {
+    /// Full slots and `waiting` requests in the queue, of every class but the highest in turn.
+    fn new(slots: u32, waiting: u32) -> Self {
+        let mut bulkheads = Bulkheads::default();
+        bulkheads.reserves[Class::Critical.index()] = Some(Reserve {
+            portion: Portion::Share(0.1),
+            loan: Loan::Lent,
+        });
+        let config = Config {
+            hold: Duration::from_secs(3600),
+            queue_max: waiting,
+            queue_bytes_max: u64::MAX,
+            discipline: Discipline::AdaptiveLifo,
+            bulkheads,
+            routes: 8,
+        };
+        let limit = Kind::Static(NonZeroU32::new(slots).expect("more than none")).build(1);
+        let mut world = Self {
+            admission: Admission::new(config, limit),
+            inside: Vec::new(),
+            out: Vec::new(),
+            now: Mono::from_millis(1),
+        };
+        if waiting > 0 {
+            for n in 0..slots + waiting {
+                let class = if n < slots + 10 {
+                    Class::SignedIn
+                } else {
+                    Class::ALL[1 + n as usize % 4]
+                };
+                if let Some(ticket) = world.arrive(class) {
+                    world.inside.push(ticket);
+                }
+            }
+        }
+        world
+    }
+
+    fn time(&mut self, mut step: impl FnMut(&mut Self)) -> Duration {
+        let start = Instant::now();
+        for _ in 0..REPEATS {
+            step(self);
+        }
+        start.elapsed()
+    }
+
+    fn arrive(&mut self, class: Class) -> Option<Ticket> {
+        self.now = self.now + Duration::from_nanos(100);
+        let facts = Facts {
+            class,
+            route: RouteId(3),
+            group: GroupId(0),
+            deadline: self.now + Duration::from_secs(7200),
+            bytes: 0,
+        };
+        match self
+            .admission
+            .arrive(self.now, black_box(&facts), &mut self.out)
+        {
+            Arrival::Admitted(ticket) => Some(ticket),
+            Arrival::Queued { .. } | Arrival::Refused(_) => None,
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket) {
+        self.now = self.now + Duration::from_nanos(100);
+        self.admission
+            .done(self.now, ticket, Ending::Worked, &mut self.out);
+        self.inside
+            .extend(self.out.iter().filter_map(|action| match action {
+                Action::Start { ticket, .. } => Some(*ticket),
+                Action::Evict { .. } => None,
+            }));
+    }
+}
