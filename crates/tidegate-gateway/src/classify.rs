@@ -1,5 +1,44 @@
 //! What a request is, from its head alone: application, route, class, deadline.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::header::{COOKIE, HOST};
+use http::{HeaderMap, Method, Request};
+use tidegate_core::facts::{Class, GroupId};
+use tidegate_core::time::{Mono, Wall};
+use tidegate_http::names::{
+    ENVOY_TIMEOUT_MS, GRPC_TIMEOUT, PURPOSE, REQUEST_START, SEC_PURPOSE, TIDEGATE_CLASS,
+    TIDEGATE_TIMEOUT_MS,
+};
+use tidegate_http::{criticality, timing};
+
+use crate::plan::{AppPlan, Matcher, RoutePlan};
+
+/// What the head of a request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its route's place in the application's plan.
+    pub route: usize,
+    /// Its bulkhead.
+    pub group: GroupId,
+    /// How much it matters.
+    pub class: Class,
+    /// Whether anything said so; what carries no label is `anonymous`.
+    pub labelled: bool,
+    /// When its caller stops waiting.
+    pub deadline: Mono,
+}
+
+/// Both clocks, read once for a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// For measuring.
+    pub mono: Mono,
+    /// For comparing with what other machines say.
+    pub wall: Wall,
+}
+
 /// A header that was ignored because it makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
@@ -29,3 +68,203 @@ impl Malformed {
         }
     }
 }
+
+/// The application that `request` is for, by its place among `apps`.
+pub fn app_of<'a, B>(
+    request: &Request<B>,
+    mut apps: impl Iterator<Item = &'a AppPlan>,
+) -> Option<usize> {
+    let path = request.uri().path();
+    // CONNECT names no path, and tunnels are not what an application in front of us is for.
+    if path.is_empty() || request.method() == Method::CONNECT {
+        return None;
+    }
+    let host = host_of(request);
+    apps.position(|app| app.matches(&host, path))
+}
+
+/// What `request` is to `app`. What a stranger says may only lower its class and shorten its
+/// patience; `ignored` hears of headers that make no sense.
+pub fn label<B>(
+    request: &Request<B>,
+    app: &AppPlan,
+    trusted: bool,
+    now: Now,
+    mut ignored: impl FnMut(Malformed),
+) -> Label {
+    let headers = request.headers();
+    let path = request.uri().path();
+    let (route, plan) = route_of(request.method(), path, headers, app);
+
+    let said = headers.get(TIDEGATE_CLASS).and_then(|value| {
+        let class = criticality::parse(value.as_bytes());
+        if class.is_none() {
+            ignored(Malformed::Class);
+        }
+        class
+    });
+    let (class, labelled) = match said.filter(|_| trusted) {
+        Some(class) => (class, true),
+        None => {
+            let known = plan.class.or_else(|| recognised(request, app));
+            let class = known.unwrap_or(Class::Anonymous);
+            let prefetch = is_prefetch(headers).then_some(Class::Background);
+            let lowered = [said, prefetch]
+                .into_iter()
+                .flatten()
+                .fold(
+                    class,
+                    |class, other| if other.is_below(class) { other } else { class },
+                );
+            (lowered, known.is_some() || lowered != class)
+        }
+    };
+
+    let patience = patience(headers, trusted, plan.patience, &mut ignored);
+    let waited = if trusted {
+        waited(headers, now.wall, &mut ignored)
+    } else {
+        Duration::ZERO
+    };
+    let deadline = (now.mono + patience).minus(waited);
+    Label {
+        route,
+        group: plan.group,
+        class,
+        labelled,
+        deadline,
+    }
+}
+
+/// The host asked for, lower case and without its port; empty when there is none.
+fn host_of<B>(request: &Request<B>) -> Cow<'_, str> {
+    // A target in absolute form agrees with Host, or the request would have been refused.
+    let host = match request.uri().host() {
+        Some(host) => host,
+        None => {
+            let value = request
+                .headers()
+                .get(HOST)
+                .and_then(|value| value.to_str().ok());
+            without_port(value.unwrap_or_default())
+        }
+    };
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(host.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(host)
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        // A bracket after the last colon: that colon is inside an IPv6 address.
+        Some((name, port)) if !port.ends_with(']') => name,
+        _ => host,
+    }
+}
+
+fn route_of<'a>(
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    app: &'a AppPlan,
+) -> (usize, &'a RoutePlan) {
+    app.routes
+        .iter()
+        .enumerate()
+        .find(|(_, route)| takes(&route.matches, method, path, headers))
+        .or_else(|| app.routes.iter().enumerate().next_back())
+        .expect("a plan's application has a route that matches everything")
+}
+
+fn takes(matcher: &Matcher, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    (matcher.methods.is_empty() || matcher.methods.contains(method))
+        && matcher.paths.iter().any(|pattern| pattern.fits(path))
+        && matcher.headers.iter().all(|(name, value)| match value {
+            None => headers.contains_key(name),
+            Some(value) => headers.get_all(name).iter().any(|seen| seen == value),
+        })
+}
+
+/// The class that a request earns by its cookies or its path.
+fn recognised<B>(request: &Request<B>, app: &AppPlan) -> Option<Class> {
+    if has_session(request.headers(), &app.session_cookies) {
+        return Some(Class::SignedIn);
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let path = request.uri().path();
+    let is_static = reads
+        && app
+            .static_extensions
+            .iter()
+            .any(|ending| path.ends_with(ending));
+    is_static.then_some(Class::Static)
+}
+
+fn has_session(headers: &HeaderMap, names: &[String]) -> bool {
+    if names.is_empty() {
+        return false;
+    }
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b';'))
+        .filter_map(|pair| {
+            let pair = pair.trim_ascii();
+            let end = pair.iter().position(|&byte| byte == b'=')?;
+            // An empty value is how a server takes a cookie away.
+            (end + 1 < pair.len()).then(|| &pair[..end])
+        })
+        .any(|cookie| names.iter().any(|name| name.as_bytes() == cookie))
+}
+
+fn is_prefetch(headers: &HeaderMap) -> bool {
+    [SEC_PURPOSE, PURPOSE]
+        .into_iter()
+        .filter_map(|name| headers.get(name))
+        .any(|value| criticality::is_prefetch(value.as_bytes()))
+}
+
+/// How long the caller waits from now on, the wait before us not counted.
+fn patience(
+    headers: &HeaderMap,
+    trusted: bool,
+    usual: Duration,
+    ignored: &mut impl FnMut(Malformed),
+) -> Duration {
+    let said = [
+        (
+            TIDEGATE_TIMEOUT_MS,
+            timing::timeout_ms as fn(&[u8]) -> Option<Duration>,
+        ),
+        (GRPC_TIMEOUT, timing::grpc_timeout),
+        (ENVOY_TIMEOUT_MS, timing::timeout_ms),
+    ]
+    .into_iter()
+    .find_map(|(name, parse)| {
+        let timeout = parse(headers.get(name)?.as_bytes());
+        if timeout.is_none() {
+            ignored(Malformed::Timeout);
+        }
+        timeout
+    });
+    match said {
+        None => usual,
+        Some(timeout) if trusted => timeout,
+        Some(timeout) => timeout.min(usual),
+    }
+}
+
+fn waited(headers: &HeaderMap, now: Wall, ignored: &mut impl FnMut(Malformed)) -> Duration {
+    let Some(value) = headers.get(REQUEST_START) else {
+        return Duration::ZERO;
+    };
+    timing::waited_before(value.as_bytes(), now).unwrap_or_else(|| {
+        ignored(Malformed::Start);
+        Duration::ZERO
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use tidegate_core::rng::Rng;
 use tidegate_core::time::{Mono, Wall};
 use tokio::runtime::Handle;
 
+use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
 use crate::metrics::Recorder;
@@ -33,7 +34,7 @@ pub struct App {
     /// Who may enter it.
     pub gate: Gate,
     /// The connections to it.
-    pub upstream: Upstream,
+    pub upstream: Arc<Upstream>,
 }
 
 /// One gateway thread.
@@ -62,6 +63,7 @@ pub struct Conn {
     pub overflow: bool,
     /// Verdicts on the raw heads of its requests, in their order.
     pub framing: FramingLog,
+    origin: Origin,
 }
 
 /// Readings of the machine's two clocks.
@@ -81,7 +83,7 @@ impl Shared {
             .map(|(app, seed)| App {
                 plan: Arc::new(app.clone()),
                 gate: Gate::new(app, clock, seed),
-                upstream: Upstream::new(&app.upstream, plan.threads, clock),
+                upstream: Arc::new(Upstream::new(&app.upstream, plan.threads, clock)),
             })
             .collect();
         Self {
@@ -120,6 +122,25 @@ impl Thread {
     pub fn draw<T>(&self, with: impl FnOnce(&mut Rng) -> T) -> T {
         // A panic while drawing leaves a generator that is as good as any other.
         with(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Conn {
+    /// A connection from `peer` that is nothing special yet; the public fields say otherwise.
+    pub fn new(peer: SocketAddr, framing: FramingLog) -> Self {
+        let origin = Origin::new(peer);
+        Self {
+            peer,
+            trusted: false,
+            probe: false,
+            overflow: false,
+            framing,
+            origin,
+        }
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
     }
 }
 

@@ -1,27 +1,99 @@
 //! Who may enter an application: the core's decisions, and the wait for them.
+//!
+//! Every decision is taken under one short lock per application and carried out after it. A wait
+//! and a slot are guards: whatever becomes of the request's future, what it took is given back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use tidegate_core::admission::{Admission, Snapshot};
+use tidegate_core::admission::{Action, Admission, Arrival, Reason, Snapshot, Ticket, Verdict};
+use tidegate_core::facts::{Class, Facts, GroupId};
+use tidegate_core::limit::Ending;
+use tidegate_core::time::Mono;
+use tidegate_http::refusal::Refusal;
+use tokio::time::Sleep;
 
-use crate::context::Clock;
+use crate::context::{Clock, Thread};
 use crate::plan::AppPlan;
+use crate::slot::Slot;
 
 /// The door of one application.
 pub struct Gate {
+    clock: Clock,
     state: Mutex<State>,
+}
+
+/// What became of a request at the door.
+pub enum Entry {
+    /// It holds a slot.
+    Admitted(Slot),
+    /// It waits for one.
+    Waiting(Wait),
+    /// No.
+    Refused(Turned),
+}
+
+/// Why a request was turned away, and what that says about coming back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turned {
+    /// Why.
+    pub reason: Reason,
+    /// How long it takes to work off what is queued.
+    pub drain: Duration,
+}
+
+/// A request in the queue. Resolves to its slot or to why there is none; dropped before that, it
+/// leaves the queue and counts as a client that has gone.
+pub struct Wait {
+    thread: Arc<Thread>,
+    app: usize,
+    facts: Facts,
+    ticket: Ticket,
+    place: Arc<Place>,
+    leave: Pin<Box<Sleep>>,
+    over: bool,
 }
 
 struct State {
     admission: Admission,
+    /// Where to send the news of a ticket in the queue, by its index.
+    places: Vec<Option<Arc<Place>>>,
+    /// Reused by every call; empty between them.
+    actions: Vec<Action>,
+}
+
+/// Where a waiting request hears how its wait ends. Has a lock of its own, which is only ever taken
+/// after the gate's, so that looking for news does not hold up the door.
+#[derive(Default)]
+struct Place(Mutex<Letter>);
+
+#[derive(Default)]
+struct Letter {
+    news: Option<News>,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy)]
+enum News {
+    Started { ticket: Ticket, waited: Duration },
+    Evicted { reason: Reason, drain: Duration },
 }
 
 impl Gate {
     /// A gate with nobody inside.
-    pub fn new(plan: &AppPlan, _clock: Clock, seed: u64) -> Self {
+    pub fn new(plan: &AppPlan, clock: Clock, seed: u64) -> Self {
         let admission = Admission::new(plan.admission.clone(), plan.limit.build(seed));
+        let state = State {
+            admission,
+            places: Vec::new(),
+            actions: Vec::new(),
+        };
         Self {
-            state: Mutex::new(State { admission }),
+            clock,
+            state: Mutex::new(state),
         }
     }
 
@@ -30,7 +102,244 @@ impl Gate {
         self.lock().admission.snapshot()
     }
 
+    /// Why a request like this would be turned away now, whatever else becomes known of it.
+    pub fn peek(&self, now: Mono, class: Class, group: GroupId) -> Option<Turned> {
+        let mut state = self.lock();
+        let reason = state.admission.peek(now, class, group)?;
+        Some(Turned {
+            reason,
+            drain: state.admission.drain(),
+        })
+    }
+
+    /// A slot now, a wait, or a refusal, for a request to application `app` of `thread`.
+    pub fn enter(thread: &Arc<Thread>, app: usize, now: Mono, facts: Facts) -> Entry {
+        let gate = &thread.shared.apps[app].gate;
+        let (entry, woken) = {
+            let mut state = gate.lock();
+            let State {
+                admission, actions, ..
+            } = &mut *state;
+            let entry = match admission.arrive(now, &facts, actions) {
+                Arrival::Admitted(ticket) => {
+                    Entry::Admitted(Slot::new(thread, app, &facts, ticket, now))
+                }
+                Arrival::Refused(reason) => Entry::Refused(Turned {
+                    reason,
+                    drain: admission.drain(),
+                }),
+                Arrival::Queued { ticket, leave_at } => {
+                    let place = Arc::new(Place::default());
+                    state.seat(ticket, &place);
+                    Entry::Waiting(Wait {
+                        thread: Arc::clone(thread),
+                        app,
+                        facts,
+                        ticket,
+                        place,
+                        leave: Box::pin(tokio::time::sleep_until(gate.clock.instant(leave_at))),
+                        over: false,
+                    })
+                }
+            };
+            (entry, state.deliver())
+        };
+        wake(woken);
+        entry
+    }
+
+    /// A slot in any case, and what enforcing would have done.
+    pub fn enter_shadow(
+        thread: &Arc<Thread>,
+        app: usize,
+        now: Mono,
+        facts: Facts,
+    ) -> (Slot, Verdict) {
+        let gate = &thread.shared.apps[app].gate;
+        let (ticket, verdict) = gate.lock().admission.arrive_shadow(now, &facts);
+        (Slot::new(thread, app, &facts, ticket, now), verdict)
+    }
+
+    /// The first byte of an answer is here.
+    pub(crate) fn first_byte(&self, at: Mono, ticket: Ticket) {
+        self.lock().admission.first_byte(at, ticket);
+    }
+
+    /// A slot is free again; its answer began at `first_byte`, if that has not been said before.
+    pub(crate) fn done(&self, now: Mono, ticket: Ticket, first_byte: Option<Mono>, ending: Ending) {
+        let woken = {
+            let mut state = self.lock();
+            let State {
+                admission, actions, ..
+            } = &mut *state;
+            if let Some(at) = first_byte {
+                admission.first_byte(at, ticket);
+            }
+            admission.done(now, ticket, ending, actions);
+            state.deliver()
+        };
+        wake(woken);
+    }
+
+    /// Lets those leave who have waited too long.
+    fn poll(&self) {
+        let woken = {
+            let mut state = self.lock();
+            let State {
+                admission, actions, ..
+            } = &mut *state;
+            admission.poll(self.clock.now(), actions);
+            state.deliver()
+        };
+        wake(woken);
+    }
+
+    /// A waiting request leaves; nothing happens when it is not in the queue any more.
+    fn cancel(&self, ticket: Ticket) {
+        let woken = {
+            let mut state = self.lock();
+            let State {
+                admission,
+                actions,
+                places,
+            } = &mut *state;
+            if admission
+                .cancel(self.clock.now(), ticket, actions)
+                .is_some()
+            {
+                places[ticket.index()] = None;
+            }
+            state.deliver()
+        };
+        wake(woken);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic inside is a defect in the core; going on is better than turning everybody away.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn seat(&mut self, ticket: Ticket, place: &Arc<Place>) {
+        let index = ticket.index();
+        if self.places.len() <= index {
+            self.places.resize(index + 1, None);
+        }
+        self.places[index] = Some(Arc::clone(place));
+    }
+
+    /// Tells those concerned what was decided. They are to be woken once the lock is free.
+    #[must_use]
+    fn deliver(&mut self) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        if self.actions.is_empty() {
+            return woken;
+        }
+        let drain = self.admission.drain();
+        for action in self.actions.drain(..) {
+            let (index, news) = match action {
+                Action::Start { ticket, waited } => {
+                    (ticket.index(), News::Started { ticket, waited })
+                }
+                Action::Evict { ticket, reason, .. } => {
+                    (ticket.index(), News::Evicted { reason, drain })
+                }
+            };
+            let place = self.places.get_mut(index).and_then(Option::take);
+            let place = place.expect("whoever is queued has a place for its news");
+            let mut letter = place.lock();
+            letter.news = Some(news);
+            woken.extend(letter.waker.take());
+        }
+        woken
+    }
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, Letter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wait {
+    fn gate(&self) -> &Gate {
+        &self.thread.shared.apps[self.app].gate
+    }
+
+    fn news(&self, context: &Context<'_>) -> Option<News> {
+        let mut letter = self.place.lock();
+        if letter.news.is_none() {
+            match &mut letter.waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                empty => *empty = Some(context.waker().clone()),
+            }
+        }
+        letter.news
+    }
+
+    fn slot(&self, ticket: Ticket, waited: Duration) -> Slot {
+        let now = self.gate().clock.now();
+        self.thread
+            .recorder
+            .admitted(self.app, self.facts.class, Some(waited));
+        Slot::new(&self.thread, self.app, &self.facts, ticket, now)
+    }
+}
+
+impl Future for Wait {
+    type Output = Result<Slot, Turned>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match self.news(context) {
+                Some(News::Started { ticket, waited }) => {
+                    self.over = true;
+                    return Poll::Ready(Ok(self.slot(ticket, waited)));
+                }
+                Some(News::Evicted { reason, drain }) => {
+                    self.over = true;
+                    return Poll::Ready(Err(Turned { reason, drain }));
+                }
+                None => {}
+            }
+            if self.leave.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.gate().poll();
+            // The timer's grain is a millisecond; should the core still see it waiting, look again
+            // one grain later.
+            let next = tokio::time::Instant::now() + Duration::from_millis(1);
+            self.leave.as_mut().reset(next);
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        self.gate().cancel(self.ticket);
+        let news = self.place.lock().news;
+        let refusal = match news {
+            // Out of the queue at the same moment: that decision stands, nobody hears of it.
+            Some(News::Evicted { reason, .. }) => Refusal::from(reason),
+            Some(News::Started { ticket, .. }) => {
+                let gate = self.gate();
+                gate.done(gate.clock.now(), ticket, None, Ending::Ignored);
+                Refusal::ClientGone
+            }
+            None => Refusal::ClientGone,
+        };
+        self.thread
+            .recorder
+            .refused(self.app, self.facts.class, refusal);
+    }
+}
+
+fn wake(woken: Vec<Waker>) {
+    for waker in woken {
+        waker.wake();
     }
 }

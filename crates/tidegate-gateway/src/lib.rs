@@ -3,9 +3,11 @@
 pub mod body;
 pub mod classify;
 pub mod context;
+pub mod forward;
 pub mod framing;
 pub mod gate;
 pub mod metrics;
 pub mod plan;
 pub mod request;
+pub mod slot;
 pub mod upstream;

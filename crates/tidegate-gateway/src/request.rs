@@ -1,29 +1,110 @@
 //! The request path: one function, read from top to bottom, cheapest refusal first.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
+use http::header::EXPECT;
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tidegate_core::deadline;
+use tidegate_core::facts::{Facts, RouteId};
 use tidegate_http::refusal::Refusal;
 
-use crate::body::Body;
+use crate::body::{Body, BodyError, Upload};
+use crate::classify::{self, Label, Now};
 use crate::context::{Conn, Thread};
+use crate::forward;
+use crate::gate::{Entry, Gate, Turned, Wait};
+use crate::plan::Mode;
+use crate::slot::Slot;
+use crate::upstream::UpstreamFailure;
+use crate::upstream::exchange::{NoAnswer, exchange};
 
 /// Answers one request.
 ///
-/// The future may be dropped at any await: hyper does so when the client leaves.
+/// The future may be dropped at any await: hyper does so when the client leaves. Whatever was taken
+/// by then is owned by a guard.
 pub async fn handle(
     thread: &Arc<Thread>,
     conn: &Conn,
     request: Request<Incoming>,
 ) -> Response<Body> {
+    let shared = &thread.shared;
     if let Err(fault) = conn.framing.next() {
         thread.recorder.bad_request(fault);
         return answer(Refusal::BadFraming, None);
     }
-    drop(request);
-    thread.recorder.turned_away(Refusal::NoApp);
-    answer(Refusal::NoApp, None)
+    if conn.overflow {
+        return turn_away(thread, Refusal::Connections);
+    }
+
+    let apps = shared.apps.iter().map(|app| &*app.plan);
+    let Some(index) = classify::app_of(&request, apps) else {
+        return turn_away(thread, Refusal::NoApp);
+    };
+    let app = &shared.apps[index];
+    let now = Now {
+        mono: shared.clock.now(),
+        wall: shared.clock.wall(),
+    };
+    let label = classify::label(&request, &app.plan, conn.trusted, now, |header| {
+        thread.recorder.malformed(header);
+    });
+    thread.recorder.arrived(index, label.class, label.labelled);
+    let visit = Visit {
+        thread,
+        app: index,
+        label,
+    };
+
+    let expects_continue = request.headers().contains_key(EXPECT);
+    let (mut head, incoming) = request.into_parts();
+    let mut upload = Upload::new(incoming, shared.plan.listener.body_timeout);
+    let slot = match app.plan.mode {
+        Mode::Shadow => visit.enter_shadow(now, &upload),
+        Mode::Enforce => {
+            if label.deadline <= now.mono {
+                return visit.refuse(Refusal::Expired, Duration::ZERO);
+            }
+            if let Some(turned) = app.gate.peek(now.mono, label.class, label.group) {
+                return visit.turned(turned);
+            }
+            // Asking for a body that was announced with Expect makes the client send it: a refusal
+            // before that is the cheaper one, so it is left alone, and a client that leaves is only
+            // seen later.
+            let entered = match Gate::enter(thread, index, now.mono, visit.facts(&upload)) {
+                Entry::Admitted(slot) => {
+                    thread.recorder.admitted(index, label.class, None);
+                    Ok(slot)
+                }
+                Entry::Refused(turned) => Err(Some(turned)),
+                Entry::Waiting(wait) if expects_continue => wait.await.map_err(Some),
+                Entry::Waiting(wait) => wait_and_read(wait, &mut upload).await,
+            };
+            match entered {
+                Ok(slot) => slot,
+                Err(Some(turned)) => return visit.turned(turned),
+                // Counted when it left the queue.
+                Err(None) => return answer(Refusal::ClientGone, None),
+            }
+        }
+    };
+
+    forward::rewrite(&mut head, conn, &app.plan.upstream);
+    forward::say_deadline(&mut head, label.deadline, slot.started());
+    match exchange(slot, Request::from_parts(head, upload)).await {
+        Ok(response) => {
+            thread.recorder.answered(index, response.status());
+            response
+        }
+        Err(NoAnswer::Failed(failure)) => visit.refuse(refusal_for(failure), Duration::ZERO),
+        Err(NoAnswer::Client(BodyError::ClientSilent)) => {
+            visit.refuse(Refusal::BodyTimeout, Duration::ZERO)
+        }
+        Err(NoAnswer::Client(_)) => visit.refuse(Refusal::ClientGone, Duration::ZERO),
+    }
 }
 
 /// The answer that `refusal` has in the table.
@@ -32,4 +113,82 @@ pub fn answer(refusal: Refusal, retry_after_s: Option<u64>) -> Response<Body> {
     *response.status_mut() = refusal.status();
     *response.headers_mut() = refusal.headers(retry_after_s);
     response
+}
+
+/// Answers a request that belongs to no application.
+fn turn_away(thread: &Thread, refusal: Refusal) -> Response<Body> {
+    thread.recorder.turned_away(refusal);
+    answer(
+        refusal,
+        Some(thread.draw(|rng| deadline::retry_after(Duration::ZERO, rng))),
+    )
+}
+
+/// A request at the door of its application.
+struct Visit<'a> {
+    thread: &'a Arc<Thread>,
+    app: usize,
+    label: Label,
+}
+
+impl Visit<'_> {
+    fn facts(&self, upload: &Upload) -> Facts {
+        Facts {
+            class: self.label.class,
+            route: RouteId(self.label.route as u16),
+            group: self.label.group,
+            deadline: self.label.deadline,
+            bytes: upload.bytes_kept_at_most(),
+        }
+    }
+
+    fn enter_shadow(&self, now: Now, upload: &Upload) -> Slot {
+        let facts = self.facts(upload);
+        let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, now.mono, facts);
+        self.thread
+            .recorder
+            .shadow(self.app, self.label.class, verdict);
+        self.thread
+            .recorder
+            .admitted(self.app, self.label.class, None);
+        slot
+    }
+
+    fn turned(&self, turned: Turned) -> Response<Body> {
+        self.refuse(turned.reason.into(), turned.drain)
+    }
+
+    fn refuse(&self, refusal: Refusal, drain: Duration) -> Response<Body> {
+        let recorder = &self.thread.recorder;
+        recorder.refused(self.app, self.label.class, refusal);
+        recorder.answered(self.app, refusal.status());
+        let seconds = refusal
+            .says_when_to_retry()
+            .then(|| self.thread.draw(|rng| deadline::retry_after(drain, rng)));
+        answer(refusal, seconds)
+    }
+}
+
+/// Waits for a slot and meanwhile reads the body, which is how a client that leaves is seen while
+/// its body is on its way. `None` for such a client.
+async fn wait_and_read(mut wait: Wait, upload: &mut Upload) -> Result<Slot, Option<Turned>> {
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(entered) = Pin::new(&mut wait).poll(context) {
+            return Poll::Ready(entered.map_err(Some));
+        }
+        upload.poll_keep(context).map(|_| Err(None))
+    })
+    .await
+}
+
+fn refusal_for(failure: UpstreamFailure) -> Refusal {
+    match failure {
+        UpstreamFailure::Connect => Refusal::UpstreamConnect,
+        UpstreamFailure::Connections => Refusal::UpstreamConnections,
+        UpstreamFailure::Timeout => Refusal::UpstreamTimeout,
+        UpstreamFailure::Reset
+        | UpstreamFailure::Broken
+        | UpstreamFailure::Silent
+        | UpstreamFailure::Stale => Refusal::UpstreamReset,
+    }
 }

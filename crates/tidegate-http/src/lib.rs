@@ -1,4 +1,8 @@
 //! Headers, refusals and the faults of framing: what Tidegate's data path and layers share.
 
+pub mod criticality;
 pub mod framing;
+pub mod hops;
+pub mod names;
 pub mod refusal;
+pub mod timing;

@@ -4,11 +4,10 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tidegate_core::admission::Reason;
 
-/// The header that carries a refusal's label.
-pub const TIDEGATE_REASON: HeaderName = HeaderName::from_static("tidegate-reason");
+use crate::names::TIDEGATE_REASON;
 
 /// Why a request was not answered by its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

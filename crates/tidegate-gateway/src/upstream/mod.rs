@@ -1,9 +1,11 @@
 //! The way to an application: its connections and the exchange of a request for an answer.
 
-use std::num::NonZeroUsize;
+mod connection;
+pub(crate) mod exchange;
+mod held;
+mod pool;
 
-use crate::context::Clock;
-use crate::plan::UpstreamPlan;
+pub use self::pool::Upstream;
 
 /// Why the application, or the way to it, did not answer as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,9 +57,6 @@ impl UpstreamFailure {
     }
 }
 
-/// The connections to one application, idle and busy, over all threads.
-pub struct Upstream;
-
 /// How many connections there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
@@ -67,16 +66,4 @@ pub struct Connections {
     pub busy: u32,
     /// Bytes of answers that are buffered for slow clients.
     pub response_buffer_bytes: u64,
-}
-
-impl Upstream {
-    /// No connection yet.
-    pub fn new(_plan: &UpstreamPlan, _threads: NonZeroUsize, _clock: Clock) -> Self {
-        Self
-    }
-
-    /// How many connections there are now.
-    pub fn connections(&self) -> Connections {
-        Connections::default()
-    }
 }

@@ -1,0 +1,185 @@
+//! The right to be inside an application, from admission until the application has finished.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tidegate_core::admission::Ticket;
+use tidegate_core::facts::{Class, Facts};
+use tidegate_core::limit::Ending;
+use tidegate_core::time::Mono;
+
+use crate::context::Thread;
+use crate::metrics::Completion;
+use crate::upstream::UpstreamFailure;
+
+/// An error that comes faster than this says nothing about how long work takes: counted as a
+/// latency, a failing application would look like a fast one.
+const FAST_ERROR_MAX: Duration = Duration::from_millis(1);
+
+/// One slot. Dropping it, for whatever reason, frees the slot, teaches the limit and counts the
+/// completion: each exactly once.
+pub struct Slot {
+    thread: Arc<Thread>,
+    app: usize,
+    route: usize,
+    class: Class,
+    ticket: Ticket,
+    started: Mono,
+    deadline: Mono,
+    first_byte: FirstByte,
+    ending: Ending,
+    caller: Caller,
+    outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstByte {
+    NotYet,
+    /// Seen, and the limit does not know yet: most answers end right away, and one visit will do.
+    Seen(Mono),
+    Told,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Waits,
+    /// It was told that the answer takes too long.
+    ToldOff,
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// No answer was read to its end.
+    Unfinished,
+    /// The last byte of the answer was read.
+    Answered,
+    /// The application, or the way to it, failed.
+    Failed,
+}
+
+impl Slot {
+    /// The slot that `ticket` stands for, held since `started`.
+    pub(crate) fn new(
+        thread: &Arc<Thread>,
+        app: usize,
+        facts: &Facts,
+        ticket: Ticket,
+        started: Mono,
+    ) -> Self {
+        Self {
+            thread: Arc::clone(thread),
+            app,
+            route: usize::from(facts.route.0),
+            class: facts.class,
+            ticket,
+            started,
+            deadline: facts.deadline,
+            first_byte: FirstByte::NotYet,
+            // Nothing has been sent, so nothing is to be learnt.
+            ending: Ending::Ignored,
+            caller: Caller::Waits,
+            outcome: Outcome::Unfinished,
+        }
+    }
+
+    /// The thread it is held on.
+    pub fn thread(&self) -> &Arc<Thread> {
+        &self.thread
+    }
+
+    /// Its application.
+    pub fn app(&self) -> usize {
+        self.app
+    }
+
+    /// When it was taken.
+    pub fn started(&self) -> Mono {
+        self.started
+    }
+
+    /// The head of the answer is here.
+    pub fn first_byte(&mut self, now: Mono, status: StatusCode) {
+        self.first_byte = FirstByte::Seen(now);
+        let fast = now.since(self.started) < FAST_ERROR_MAX;
+        self.ending = if self.caller == Caller::ToldOff || status == StatusCode::SERVICE_UNAVAILABLE
+        {
+            Ending::Overloaded
+        } else if fast && status.is_server_error() {
+            Ending::Ignored
+        } else {
+            Ending::Worked
+        };
+    }
+
+    /// The answer takes longer than this moment: the limit hears of its first byte now.
+    pub fn goes_on(&mut self) {
+        if let FirstByte::Seen(at) = self.first_byte {
+            self.thread.shared.apps[self.app]
+                .gate
+                .first_byte(at, self.ticket);
+            self.first_byte = FirstByte::Told;
+        }
+    }
+
+    /// The last byte of the answer has been read.
+    pub fn answered(&mut self) {
+        self.outcome = Outcome::Answered;
+    }
+
+    /// The application, or the way to it, failed.
+    pub fn failed(&mut self, failure: UpstreamFailure) {
+        self.thread.recorder.upstream_failed(self.app, failure);
+        self.outcome = Outcome::Failed;
+    }
+
+    /// The application took too long to begin and its caller was told so; the work goes on.
+    pub fn told_off(&mut self) {
+        self.thread
+            .recorder
+            .upstream_failed(self.app, UpstreamFailure::Timeout);
+        self.caller = Caller::ToldOff;
+        self.ending = Ending::Overloaded;
+    }
+
+    /// The application did not begin to answer for as long as a slot is held for nobody.
+    pub fn gave_up(&mut self) {
+        self.ending = Ending::Overloaded;
+    }
+
+    /// The caller has left; the work may go on.
+    pub fn caller_gone(&mut self) {
+        if self.caller == Caller::Waits {
+            self.caller = Caller::Gone;
+        }
+    }
+
+    fn completion(&self, now: Mono) -> Option<Completion> {
+        match (self.outcome, self.caller) {
+            (_, Caller::ToldOff) => Some(Completion::Late),
+            (Outcome::Failed, _) => None,
+            (Outcome::Unfinished, _) | (_, Caller::Gone) => Some(Completion::Gone),
+            (Outcome::Answered, Caller::Waits) if now <= self.deadline => Some(Completion::InTime),
+            (Outcome::Answered, Caller::Waits) => Some(Completion::Late),
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let app = &self.thread.shared.apps[self.app];
+        let now = self.thread.shared.clock.now();
+        let first_byte = match self.first_byte {
+            FirstByte::Seen(at) => Some(at),
+            FirstByte::NotYet | FirstByte::Told => None,
+        };
+        app.gate.done(now, self.ticket, first_byte, self.ending);
+        if let Some(completion) = self.completion(now) {
+            let slot_time = now.since(self.started);
+            self.thread
+                .recorder
+                .completed(self.app, self.route, self.class, completion, slot_time);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! One request sent, one answer read.
+//!
+//! The exchange runs inside the request's own future, so that most requests cost no task. Should
+//! that future be dropped, or a timeout fire, what is left of the exchange moves to a task of its
+//! own, because the application goes on working whether anybody waits or not.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Version};
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+use tidegate_http::hops;
+use tokio::time::Instant;
+
+use super::UpstreamFailure;
+use super::connection::Connection;
+use super::held::Held;
+use crate::body::{Body, BodyError, Progress, Upload, pipe};
+use crate::plan::UpstreamPlan;
+use crate::slot::Slot;
+
+/// How often an answer is looked at, one turn of the runtime apart, before it is given to a task.
+/// One in chunks that is all in the socket needs a second turn for its end.
+const TURNS_MAX: u32 = 3;
+
+/// Bytes of an answer that are read before it is given to a task, whatever is there.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Why there is no answer to pass on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The application, or the way to it, failed.
+    Failed(UpstreamFailure),
+    /// The client did not send its body.
+    Client(BodyError),
+}
+
+/// The state of an exchange whose answer has not begun; `None` once it has.
+struct Exchange {
+    held: Option<Held>,
+}
+
+/// Sends `request` in `slot` and answers with what the application says. What comes back as an
+/// error has been counted, and the slot with it.
+pub(crate) async fn exchange(
+    mut slot: Slot,
+    request: Request<Upload>,
+) -> Result<Response<Body>, NoAnswer> {
+    let upstream = Arc::clone(&slot.thread().shared.apps[slot.app()].upstream);
+    let lane = slot.thread().index;
+    let progress = request.body().progress();
+
+    let connection = match upstream.acquire(lane).await {
+        Ok(connection) => connection,
+        Err(failure) => return Err(slot_failed(slot, failure)),
+    };
+    let first = Exchange::begin(slot, connection, request, progress.clone());
+    match first.answer(upstream.plan()).await {
+        Answer::Head(held, response) => pass_on(held, response).await,
+        Answer::None(reason) => Err(reason),
+        // A kept connection was closed before anything was sent on it. Once more on one that was
+        // never idle; whatever happens then happens.
+        Answer::Unsent(unsent_slot, unsent) => {
+            slot = unsent_slot;
+            slot.thread()
+                .recorder
+                .upstream_failed(slot.app(), UpstreamFailure::Stale);
+            let connection = match upstream.acquire_fresh(lane).await {
+                Ok(connection) => connection,
+                Err(failure) => return Err(slot_failed(slot, failure)),
+            };
+            let second = Exchange::begin(slot, connection, *unsent, progress);
+            match second.answer(upstream.plan()).await {
+                Answer::Head(held, response) => pass_on(held, response).await,
+                Answer::None(reason) => Err(reason),
+                Answer::Unsent(slot, _) => Err(slot_failed(slot, UpstreamFailure::Reset)),
+            }
+        }
+    }
+}
+
+fn slot_failed(mut slot: Slot, failure: UpstreamFailure) -> NoAnswer {
+    slot.failed(failure);
+    NoAnswer::Failed(failure)
+}
+
+/// What came of waiting for an answer.
+enum Answer {
+    Head(Held, Response<Incoming>),
+    /// Nothing was sent.
+    Unsent(Slot, Box<Request<Upload>>),
+    None(NoAnswer),
+}
+
+impl Exchange {
+    fn begin(
+        slot: Slot,
+        mut connection: Connection,
+        request: Request<Upload>,
+        progress: Option<Arc<Progress>>,
+    ) -> Self {
+        let answer = Box::pin(connection.send(request));
+        Self {
+            held: Some(Held::new(slot, connection, answer, progress)),
+        }
+    }
+
+    /// Waits for the head of the answer.
+    async fn answer(mut self, plan: &UpstreamPlan) -> Answer {
+        let held = self
+            .held
+            .as_mut()
+            .expect("an exchange begins with everything");
+        let mut due = Instant::now() + plan.response_timeout;
+        let sent = loop {
+            match tokio::time::timeout_at(due, held.head()).await {
+                Ok(sent) => break sent,
+                Err(_) => match held.head_due(plan.response_timeout) {
+                    Some(later) if later > due => due = later,
+                    _ => {
+                        held.slot.told_off();
+                        // Dropping the exchange keeps the slot for as long as it is in use.
+                        return Answer::None(NoAnswer::Failed(UpstreamFailure::Timeout));
+                    }
+                },
+            }
+        };
+
+        let mut held = self.held.take().expect("nobody else takes it");
+        match sent {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                // Nobody asked for it: the request's Upgrade went no further than here.
+                held.fail(UpstreamFailure::Reset);
+                Answer::None(NoAnswer::Failed(UpstreamFailure::Reset))
+            }
+            Ok(response) => {
+                let now = held.slot.thread().shared.clock.now();
+                held.slot.first_byte(now, response.status());
+                Answer::Head(held, response)
+            }
+            Err(mut error) => match error.take_message() {
+                Some(request) => Answer::Unsent(held.slot, Box::new(request)),
+                None => Answer::None(held.no_answer()),
+            },
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let Some(mut held) = self.held.take() else {
+            return;
+        };
+        held.slot.caller_gone();
+        held.leave();
+    }
+}
+
+/// Passes an answer on whose head is here: whole if all of it is here as well, otherwise through a
+/// pipe that a task fills.
+async fn pass_on(mut held: Held, response: Response<Incoming>) -> Result<Response<Body>, NoAnswer> {
+    let (mut head, incoming) = response.into_parts();
+    held.keep_connection(head.version, hops::strip_response(&mut head.headers));
+    // hyper speaks to each client in the version that the client spoke.
+    head.version = Version::HTTP_11;
+    head.extensions.clear();
+
+    let body = Reading(Some((held, incoming, VecDeque::new())))
+        .body()
+        .await?;
+    Ok(Response::from_parts(head, body))
+}
+
+/// An answer that is being read. Dropped before its end, it goes on without its client.
+struct Reading(Option<(Held, Incoming, VecDeque<Frame<Bytes>>)>);
+
+/// What a look at the answer has found.
+enum Found {
+    End,
+    Some,
+    Nothing,
+    Broken,
+}
+
+impl Reading {
+    async fn body(mut self) -> Result<Body, NoAnswer> {
+        let mut found = Found::Some;
+        for turn in 0..TURNS_MAX {
+            if turn > 0 {
+                tokio::task::yield_now().await;
+            }
+            found = self.read_what_is_there().await;
+            // Without anything new another turn would hardly bring the end.
+            if !matches!(found, Found::Some) || self.bytes() >= INLINE_BYTES_MAX {
+                break;
+            }
+        }
+
+        let (mut held, incoming, frames) = self.0.take().expect("an answer is taken once");
+        match found {
+            Found::End => {
+                held.finish();
+                Ok(whole(frames))
+            }
+            // Nothing of it has been passed on, so an error can still say so.
+            Found::Broken => {
+                held.fail(UpstreamFailure::Broken);
+                Err(NoAnswer::Failed(UpstreamFailure::Broken))
+            }
+            Found::Some | Found::Nothing => {
+                held.slot.goes_on();
+                let thread = Arc::clone(held.slot.thread());
+                let upstream = &thread.shared.apps[held.slot.app()].upstream;
+                let (writer, reader) = pipe::pipe(&upstream.buffers, frames);
+                thread.runtime.spawn(held.pump(incoming, writer));
+                Ok(Body::Piped(reader))
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let frames = self.0.iter().flat_map(|(_, _, frames)| frames);
+        frames.filter_map(Frame::data_ref).map(Bytes::len).sum()
+    }
+
+    /// Reads what can be had without waiting.
+    async fn read_what_is_there(&mut self) -> Found {
+        let (_, incoming, frames) = self.0.as_mut().expect("it is taken after the last look");
+        if incoming.is_end_stream() {
+            return Found::End;
+        }
+        let before = frames.len();
+        std::future::poll_fn(|context| {
+            loop {
+                match Pin::new(&mut *incoming).poll_frame(context) {
+                    Poll::Ready(Some(Ok(frame))) => {
+                        frames.push_back(frame);
+                        if incoming.is_end_stream() {
+                            return Poll::Ready(Found::End);
+                        }
+                    }
+                    Poll::Ready(None) => return Poll::Ready(Found::End),
+                    Poll::Ready(Some(Err(_))) => return Poll::Ready(Found::Broken),
+                    Poll::Pending if frames.len() > before => return Poll::Ready(Found::Some),
+                    Poll::Pending => return Poll::Ready(Found::Nothing),
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let Some((mut held, incoming, _)) = self.0.take() else {
+            return;
+        };
+        held.slot.caller_gone();
+        held.leave_inside(incoming);
+    }
+}
+
+/// The body of an answer that is all there.
+fn whole(mut frames: VecDeque<Frame<Bytes>>) -> Body {
+    if frames.len() > 1 {
+        return Body::Parts(frames);
+    }
+    match frames.pop_front().map(Frame::into_data) {
+        None => Body::empty(),
+        Some(Ok(bytes)) => Body::full(bytes),
+        Some(Err(trailers)) => Body::Parts(VecDeque::from([trailers])),
+    }
+}

@@ -1,0 +1,257 @@
+//! A slot together with the connection that its request went out on, until the answer has ended.
+//!
+//! When nobody waits for the answer any more, a blocking worker goes on all the same. The slot then
+//! stays taken until the worker has finished, or may be taken to have: its connection is closed.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Version;
+use http_body::{Body as _, Frame};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tidegate_http::hops::Persistence;
+use tokio::time::Instant;
+
+use super::UpstreamFailure;
+use super::connection::{Connection, Sent};
+use super::exchange::NoAnswer;
+use crate::body::pipe::{Room, Writer};
+use crate::body::{BodyError, Progress};
+use crate::plan::{OnClientGone, UpstreamPlan};
+use crate::slot::Slot;
+
+/// Bytes of an answer that are read for nobody before its connection is closed instead.
+const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The answer to come.
+type Awaited = Pin<Box<dyn Future<Output = Sent> + Send>>;
+
+/// A slot in use.
+pub(super) struct Held {
+    pub(super) slot: Slot,
+    connection: Connection,
+    /// Until the answer has begun.
+    awaited: Option<Awaited>,
+    progress: Option<Arc<Progress>>,
+    /// Whether the connection may serve another request.
+    kept: bool,
+}
+
+/// What a look for the next frame has found.
+enum Next {
+    Frame(Frame<Bytes>),
+    End,
+    Broken,
+    Gone,
+}
+
+impl Held {
+    /// `slot`, whose request was sent on `connection` and whose answer is `awaited`.
+    pub(super) fn new(
+        slot: Slot,
+        connection: Connection,
+        awaited: Awaited,
+        progress: Option<Arc<Progress>>,
+    ) -> Self {
+        Self {
+            slot,
+            connection,
+            awaited: Some(awaited),
+            progress,
+            kept: false,
+        }
+    }
+
+    /// Waits for the head of the answer. May be dropped and called again until it is there.
+    pub(super) async fn head(&mut self) -> Sent {
+        let awaited = self.awaited.as_mut().expect("an answer begins once");
+        let sent = awaited.await;
+        self.awaited = None;
+        sent
+    }
+
+    /// When the head is due, for a request whose body takes its time; `None` if the response
+    /// timeout ran from the beginning. While the body is on its way, its own timeout is what ends it.
+    pub(super) fn head_due(&self, response_timeout: Duration) -> Option<Instant> {
+        let progress = self.progress.as_ref()?;
+        Some(progress.sent_at().unwrap_or_else(Instant::now) + response_timeout)
+    }
+
+    /// What the head of the answer says about the connection.
+    pub(super) fn keep_connection(&mut self, version: Version, persistence: Persistence) {
+        self.kept = version == Version::HTTP_11 && persistence == Persistence::Keeps;
+    }
+
+    /// The answer has been read to its end.
+    pub(super) fn finish(self) {
+        let Self {
+            mut slot,
+            connection,
+            progress,
+            kept,
+            ..
+        } = self;
+        slot.answered();
+        let upstream = Arc::clone(&slot.thread().shared.apps[slot.app()].upstream);
+        let lane = slot.thread().index;
+        drop(slot);
+        let sent = progress.is_none_or(|progress| progress.sent_at().is_some());
+        match (sent, kept) {
+            (true, true) => upstream.release(lane, connection),
+            (true, false) => drop(connection),
+            // It answered before it had read everything, and will not read the rest.
+            (false, _) => connection.close(),
+        }
+    }
+
+    /// The application failed, and the connection with it.
+    pub(super) fn fail(mut self, failure: UpstreamFailure) {
+        self.slot.failed(failure);
+        self.connection.close();
+    }
+
+    /// The connection broke before the answer began: by the application, or because the client's
+    /// body broke off.
+    pub(super) fn no_answer(mut self) -> NoAnswer {
+        match self
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.failure())
+        {
+            Some(error) => {
+                self.slot.caller_gone();
+                self.connection.close();
+                NoAnswer::Client(error)
+            }
+            None => {
+                self.fail(UpstreamFailure::Reset);
+                NoAnswer::Failed(UpstreamFailure::Reset)
+            }
+        }
+    }
+
+    /// Nobody waits for the answer, which has not begun.
+    pub(super) fn leave(self) {
+        match self.on_client_gone() {
+            OnClientGone::Free => self.connection.close(),
+            OnClientGone::Hold => {
+                let thread = Arc::clone(self.slot.thread());
+                thread.runtime.spawn(self.hold());
+            }
+        }
+    }
+
+    /// Nobody reads the answer, which has begun.
+    pub(super) fn leave_inside(self, incoming: Incoming) {
+        match self.on_client_gone() {
+            OnClientGone::Free => self.connection.close(),
+            OnClientGone::Hold => {
+                let thread = Arc::clone(self.slot.thread());
+                let until = self.held_until();
+                thread.runtime.spawn(self.discard(incoming, until));
+            }
+        }
+    }
+
+    /// Passes the rest of an answer to its client, and goes on without it when it leaves.
+    pub(super) async fn pump(mut self, mut incoming: Incoming, writer: Writer) {
+        let silence_max = self.plan().body_timeout;
+        loop {
+            let room = std::future::poll_fn(|context| writer.poll_room(context)).await;
+            if room == Room::Gone {
+                self.slot.caller_gone();
+                return self.leave_inside(incoming);
+            }
+            let next = next(&mut incoming, &writer);
+            match tokio::time::timeout(silence_max, next).await {
+                Ok(Next::Frame(frame)) => writer.push(frame),
+                Ok(Next::End) => {
+                    writer.end(Ok(()));
+                    return self.finish();
+                }
+                Ok(Next::Gone) => {
+                    self.slot.caller_gone();
+                    return self.leave_inside(incoming);
+                }
+                Ok(Next::Broken) => {
+                    writer.end(Err(BodyError::Broken));
+                    return self.fail(UpstreamFailure::Broken);
+                }
+                Err(_) => {
+                    writer.end(Err(BodyError::Silent));
+                    return self.fail(UpstreamFailure::Silent);
+                }
+            }
+        }
+    }
+
+    /// Waits for an answer that nobody waits for, and reads it.
+    async fn hold(mut self) {
+        let until = self.held_until();
+        match tokio::time::timeout_at(until, self.head()).await {
+            Ok(Ok(response)) => {
+                let now = self.slot.thread().shared.clock.now();
+                self.slot.first_byte(now, response.status());
+                self.discard(response.into_body(), until).await;
+            }
+            // The worker has closed its connection, or is given up on.
+            Ok(Err(_)) => {}
+            Err(_) => {
+                self.slot.gave_up();
+                self.connection.close();
+            }
+        }
+    }
+
+    /// Reads an answer for nobody, within bounds; past them the connection is closed.
+    async fn discard(mut self, mut incoming: Incoming, until: Instant) {
+        self.slot.goes_on();
+        let mut bytes = 0;
+        while bytes <= DISCARDED_BYTES_MAX {
+            match tokio::time::timeout_at(until, incoming.frame()).await {
+                Ok(Some(Ok(frame))) => bytes += frame.data_ref().map_or(0, Bytes::len),
+                Ok(None) => return self.finish(),
+                Ok(Some(Err(_))) | Err(_) => break,
+            }
+        }
+        self.connection.close();
+    }
+
+    /// How long a slot is held for nobody: as long as somebody would have waited for the answer to
+    /// begin.
+    fn held_until(&self) -> Instant {
+        Instant::now() + self.plan().response_timeout
+    }
+
+    fn plan(&self) -> &UpstreamPlan {
+        &self.slot.thread().shared.apps[self.slot.app()]
+            .plan
+            .upstream
+    }
+
+    fn on_client_gone(&self) -> OnClientGone {
+        self.slot.thread().shared.apps[self.slot.app()]
+            .plan
+            .on_client_gone
+    }
+}
+
+/// The next frame of the answer, or the news that its reader has gone.
+async fn next(incoming: &mut Incoming, writer: &Writer) -> Next {
+    if incoming.is_end_stream() {
+        return Next::End;
+    }
+    std::future::poll_fn(
+        |context| match Pin::new(&mut *incoming).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Next::Frame(frame)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Next::Broken),
+            Poll::Ready(None) => Poll::Ready(Next::End),
+            Poll::Pending => writer.poll_gone(context).map(|()| Next::Gone),
+        },
+    )
+    .await
+}

@@ -1,0 +1,42 @@
+//! Names of headers that are Tidegate's, or that no library names.
+
+use http::HeaderName;
+
+/// How long the caller will still wait, in milliseconds: in from trusted peers, out to the app.
+pub const TIDEGATE_TIMEOUT_MS: HeaderName = HeaderName::from_static("tidegate-timeout-ms");
+/// How much the request matters.
+pub const TIDEGATE_CLASS: HeaderName = HeaderName::from_static("tidegate-class");
+/// Why Tidegate itself answered.
+pub const TIDEGATE_REASON: HeaderName = HeaderName::from_static("tidegate-reason");
+/// The remaining time as gRPC puts it.
+pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+/// The remaining time as Envoy puts it.
+pub const ENVOY_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-envoy-expected-rq-timeout-ms");
+/// When a balancer got the request.
+pub const REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
+/// Says that nobody has asked for this page yet.
+pub const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
+/// The older name of the same.
+pub const PURPOSE: HeaderName = HeaderName::from_static("purpose");
+/// The client and the balancers before us, comma separated.
+pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The scheme the client used.
+pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// The host the client asked.
+pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// Not in any standard, and still sent; one hop only.
+pub const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// What every header of ours begins with.
+pub const TIDEGATE_PREFIX: &str = "tidegate-";
+
+/// Headers by which the application commands Tidegate; no client sees them.
+pub const COMMANDS: [&str; 7] = [
+    "tidegate-set",
+    "tidegate-del",
+    "tidegate-incr",
+    "tidegate-rotate",
+    "tidegate-destroy",
+    "tidegate-cost",
+    "tidegate-command",
+];
