@@ -4,6 +4,12 @@
 //! A drill is a file of this crate, named like it, and a line in [`DRILLS`]. The exit code is 0
 //! when every bar holds, 1 when one is missed, and 3 when the machine was too busy for a result.
 
+mod gateway_bulkhead;
+mod gateway_incident;
+mod gateway_probes;
+mod gateway_reserve;
+mod gateway_shed_order;
+mod gateway_worked_example;
 mod harness;
 
 use std::process::ExitCode;
@@ -22,7 +28,14 @@ const FILES_WANTED: u64 = 65_536;
 const INVALID: u8 = 3;
 
 /// All drills, in the order of the list.
-const DRILLS: &[Drill] = &[];
+const DRILLS: &[Drill] = &[
+    gateway_worked_example::DRILL,
+    gateway_incident::DRILL,
+    gateway_shed_order::DRILL,
+    gateway_reserve::DRILL,
+    gateway_bulkhead::DRILL,
+    gateway_probes::DRILL,
+];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.
 #[derive(Parser)]

@@ -17,7 +17,7 @@ pub(crate) use gateway::{Gateway, GatewaySetup};
 pub(crate) use metrics::Metrics;
 pub(crate) use peer::{Peer, PeerSetup};
 pub(crate) use place::{Cores, TempDir, free_port};
-pub(crate) use play::{Invalid, capacity, play, series};
+pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series};
 pub(crate) use shop::{ShopProcess, ShopSetup};
 pub(crate) use verdict::{Figure, Verdict, say};
 

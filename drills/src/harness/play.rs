@@ -1,10 +1,11 @@
 //! Runs of the load generator that count, or say why they do not.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tidegate_lab::load::{self, Capacity, ClosedLoop, LoadPlan, Report, Request};
+use tidegate_lab::load::{self, Capacity, ClosedLoop, LoadPlan, Report, Request, Run};
 
 /// How long clients ask before their answers count towards a capacity.
 const CAPACITY_WARM_UP: Duration = Duration::from_secs(2);
@@ -25,7 +26,28 @@ impl std::fmt::Display for Invalid {
 
 /// Plays `plan` to its end. A run that is no result is the error [`Invalid`].
 pub(crate) fn play(plan: LoadPlan) -> anyhow::Result<Report> {
-    let report = load::run(plan)?;
+    finish(Run::start(plan)?)
+}
+
+/// The same, and calls `at` with the number of each of `marks`, times since the start in ascending
+/// order, as they pass.
+pub(crate) fn play_watched(
+    plan: LoadPlan,
+    marks: &[Duration],
+    mut at: impl FnMut(usize) -> anyhow::Result<()>,
+) -> anyhow::Result<Report> {
+    let begun = Instant::now();
+    let run = Run::start(plan)?;
+    for (index, mark) in marks.iter().enumerate() {
+        thread::sleep(mark.saturating_sub(begun.elapsed()));
+        at(index)?;
+    }
+    finish(run)
+}
+
+/// Waits for the end of `run`. One that is no result is the error [`Invalid`].
+pub(crate) fn finish(run: Run) -> anyhow::Result<Report> {
+    let report = run.join()?;
     if report.is_valid() {
         return Ok(report);
     }
