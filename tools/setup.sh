@@ -1,0 +1,103 @@
+# What ./test and ./drill need on a fresh Debian 12 with Rust. Sourced by both, from the root.
+
+target_dir=${CARGO_TARGET_DIR:-target}
+deny_version=0.20.2
+
+# Command to look for, and the Debian package that has it. Tomcat comes without its service:
+# tomcat10-common is the server, tomcat10-examples what it serves in the tests.
+needed="
+cc:build-essential
+curl:curl
+nginx:nginx
+haproxy:haproxy
+promtool:prometheus
+valgrind:valgrind
+java:default-jre-headless
+/usr/share/tomcat10/bin/catalina.sh:tomcat10-common
+/usr/share/tomcat10-examples:tomcat10-examples
+"
+
+# Installs whatever is missing, or names it and stops.
+install_packages() {
+    local missing=() entry what
+    for entry in $needed; do
+        what=${entry%:*}
+        case $what in
+            /*) [ -e "$what" ] || missing+=("${entry##*:}") ;;
+            # Debian keeps some servers where only root looks.
+            *) PATH=$PATH:/usr/sbin:/sbin command -v "$what" >/dev/null || missing+=("${entry##*:}") ;;
+        esac
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+            sudo=(sudo -n)
+        else
+            echo "missing: ${missing[*]}" >&2
+            echo "as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+            exit 2
+        fi
+    fi
+    if ! command -v apt-get >/dev/null; then
+        echo "missing (Debian's names): ${missing[*]}" >&2
+        exit 2
+    fi
+    echo "installing ${missing[*]}"
+    (
+        trap 'restore_policy "${sudo[@]}"' EXIT
+        trap 'exit 130' INT
+        trap 'exit 143' TERM
+        forbid_services "${sudo[@]}"
+        "${sudo[@]}" apt-get update -qq
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+    ) || { echo "the packages could not be installed" >&2; exit 2; }
+
+    # The next boot shall not start them either.
+    if [ -d /run/systemd/system ]; then
+        for entry in "${missing[@]}"; do
+            case $entry in
+                nginx | haproxy | prometheus) "${sudo[@]}" systemctl disable --quiet "$entry" || true ;;
+            esac
+        done
+    fi
+}
+
+policy=/usr/sbin/policy-rc.d
+policy_mark="# written while packages are installed without starting services"
+
+# Debian asks this file before a package starts its service; 101 is no.
+forbid_services() {
+    restore_policy "$@"
+    if [ -e $policy ]; then
+        "$@" mv $policy $policy.kept
+    fi
+    printf '#!/bin/sh\n%s\nexit 101\n' "$policy_mark" | "$@" tee $policy >/dev/null
+    "$@" chmod 755 $policy
+}
+
+# Puts back what was there before, also what an interrupted run has left.
+restore_policy() {
+    if grep -qsF "$policy_mark" $policy; then
+        "$@" rm -f $policy
+    fi
+    if [ -e $policy.kept ]; then
+        "$@" mv $policy.kept $policy
+    fi
+}
+
+# Sets `deny` to a cargo-deny, building one beside the sources if there is none.
+find_cargo_deny() {
+    deny=$(command -v cargo-deny) && return
+    deny=$PWD/.test-tools/bin/cargo-deny
+    [ -x "$deny" ] || cargo install cargo-deny --locked --version $deny_version --root .test-tools --quiet
+}
+
+require_rust() {
+    if ! command -v cargo >/dev/null; then
+        echo "missing: Rust. See https://rustup.rs, or any package of Rust that is recent enough." >&2
+        exit 2
+    fi
+}
