@@ -1,6 +1,7 @@
 //! `tidegate`: overload protection for a web site or API, in front of the application.
 
 mod config;
+mod demo;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,11 +27,16 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    Demo(demo::Args),
+    #[command(hide = true)]
+    Shop(demo::ShopArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Check { file } => check(&file),
+        Command::Demo(args) => demo::run(args),
+        Command::Shop(args) => demo::shop(args),
     };
     outcome.unwrap_or_else(|error| {
         // A refused configuration is a page of its own; anything else is one line with its causes.
