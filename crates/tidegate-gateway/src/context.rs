@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
+use crate::health::Health;
 use crate::metrics::Recorder;
 use crate::plan::{AppPlan, Plan};
 use crate::upstream::Upstream;
@@ -24,6 +25,8 @@ pub struct Shared {
     pub apps: Vec<App>,
     /// The clock all of them go by.
     pub clock: Clock,
+    /// What health probes are told.
+    pub health: Health,
     draining: AtomicBool,
 }
 
@@ -87,6 +90,7 @@ impl Shared {
             })
             .collect();
         Self {
+            health: Health::new(plan.threads.get(), clock.now()),
             plan,
             apps,
             clock,

@@ -6,8 +6,24 @@ pub mod context;
 pub mod forward;
 pub mod framing;
 pub mod gate;
+pub mod health;
 pub mod metrics;
+pub mod own;
 pub mod plan;
 pub mod request;
+pub mod serve;
 pub mod slot;
+pub mod status;
 pub mod upstream;
+
+mod admin;
+mod connections;
+mod drain;
+mod gateway;
+mod io;
+mod link;
+mod listener;
+mod log;
+mod threads;
+
+pub use crate::gateway::{Gateway, StartError};

@@ -17,6 +17,7 @@ use crate::classify::{self, Label, Now};
 use crate::context::{Conn, Thread};
 use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
+use crate::own;
 use crate::plan::Mode;
 use crate::slot::Slot;
 use crate::upstream::UpstreamFailure;
@@ -36,8 +37,8 @@ pub async fn handle(
         thread.recorder.bad_request(fault);
         return answer(Refusal::BadFraming, None);
     }
-    if conn.overflow {
-        return turn_away(thread, Refusal::Connections);
+    if let Some(response) = own::answer(thread, conn, &request) {
+        return response;
     }
 
     let apps = shared.apps.iter().map(|app| &*app.plan);
@@ -116,7 +117,7 @@ pub fn answer(refusal: Refusal, retry_after_s: Option<u64>) -> Response<Body> {
 }
 
 /// Answers a request that belongs to no application.
-fn turn_away(thread: &Thread, refusal: Refusal) -> Response<Body> {
+pub(crate) fn turn_away(thread: &Thread, refusal: Refusal) -> Response<Body> {
     thread.recorder.turned_away(refusal);
     answer(
         refusal,

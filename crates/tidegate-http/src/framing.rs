@@ -50,13 +50,15 @@ pub enum FramingFault {
     ChunkEnd,
     /// Trailers that frame or route the request, or too many of them.
     Trailer,
+    /// The HTTP engine could not read the head, for a reason of its own.
+    Unreadable,
     /// The HTTP engine found a request where the scanner did not, or none where it did.
     OutOfStep,
 }
 
 impl FramingFault {
     /// Every fault.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::LengthAndCoding,
         Self::LengthRepeated,
         Self::LengthInvalid,
@@ -79,6 +81,7 @@ impl FramingFault {
         Self::ChunkSize,
         Self::ChunkEnd,
         Self::Trailer,
+        Self::Unreadable,
         Self::OutOfStep,
     ];
 
@@ -112,6 +115,7 @@ impl FramingFault {
             Self::ChunkSize => "chunk_size",
             Self::ChunkEnd => "chunk_end",
             Self::Trailer => "trailer",
+            Self::Unreadable => "unreadable",
             Self::OutOfStep => "out_of_step",
         }
     }

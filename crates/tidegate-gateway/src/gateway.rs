@@ -1,0 +1,206 @@
+//! A running gateway: its start and its end.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+
+use crate::admin::Admin;
+use crate::connections::Connections;
+use crate::context::{Shared, Thread};
+use crate::drain::Drain;
+use crate::listener::{self, Listener};
+use crate::log::RefusalLog;
+use crate::metrics::Exposition;
+use crate::plan::Plan;
+use crate::serve::Server;
+use crate::status::Status;
+use crate::threads::{self, MAILBOX_MAX, Stage};
+
+/// Longest wait for threads to end when a gateway is dropped; they are left to themselves then.
+const DROP_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether they have.
+const DROP_LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// A running gateway. Dropping it stops it at once; see [`Gateway::drain`] for the gentle way.
+pub struct Gateway {
+    address: SocketAddr,
+    admin_address: Option<SocketAddr>,
+    shared: Arc<Shared>,
+    connections: Arc<Connections>,
+    threads: Vec<Arc<Thread>>,
+    running: Vec<JoinHandle<()>>,
+    drain_asked: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
+}
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The listener's address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The admin listener's address cannot be had.
+    #[error("cannot listen on {address} for administration: {source}")]
+    ListenAdmin {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives us no threads or none of what their runtimes need.
+    #[error("cannot start threads: {0}")]
+    Threads(#[source] io::Error),
+}
+
+impl Gateway {
+    /// Starts a gateway that runs `plan`. Once this returns, clients can connect.
+    pub fn start(plan: Plan) -> Result<Self, StartError> {
+        let address = plan.listener.address;
+        let (socket, address) =
+            listen(address).map_err(|source| StartError::Listen { address, source })?;
+        let admin_socket = match plan.admin {
+            None => None,
+            Some(address) => Some(
+                listen(address).map_err(|source| StartError::ListenAdmin { address, source })?,
+            ),
+        };
+        let admin_address = admin_socket.as_ref().map(|(_, address)| *address);
+
+        let seed = seed();
+        let shared = Arc::new(Shared::new(plan, seed));
+        let runtimes: Vec<Runtime> = (0..shared.plan.threads.get())
+            .map(|_| threads::runtime())
+            .collect::<io::Result<_>>()
+            .map_err(StartError::Threads)?;
+        let threads = runtimes
+            .iter()
+            .zip(seed..)
+            .enumerate()
+            .map(|(index, (runtime, seed))| {
+                let handle = runtime.handle().clone();
+                Arc::new(Thread::new(index, Arc::clone(&shared), handle, seed))
+            });
+        let mut gateway = Self {
+            address,
+            admin_address,
+            connections: Arc::new(Connections::new(&shared.plan)),
+            threads: threads.collect(),
+            shared,
+            running: Vec::new(),
+            drain_asked: watch::channel(false).0,
+            stage: watch::channel(Stage::Serving).0,
+        };
+        // On an error `gateway` is dropped, and that stops what runs already.
+        gateway.run(runtimes, socket).map_err(StartError::Threads)?;
+        if let Some((socket, _)) = admin_socket {
+            gateway.run_admin(socket).map_err(StartError::Threads)?;
+        }
+        Ok(gateway)
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where operators connect.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// The gateway at this moment.
+    pub fn status(&self) -> Status {
+        Status::of(&self.threads, &self.connections)
+    }
+
+    /// Begins the end: readiness fails at once; after the plan's delay the listener's backlog is
+    /// accepted and the listener closed; requests in progress have the plan's timeout to finish.
+    pub fn drain(&self) {
+        self.shared.begin_draining();
+        self.drain_asked.send_replace(true);
+    }
+
+    /// Waits until all is finished, which takes a [`Gateway::drain`].
+    pub fn join(mut self) {
+        for thread in self.running.drain(..) {
+            // A thread that has panicked has ended as well.
+            drop(thread.join());
+        }
+    }
+
+    fn run(&mut self, runtimes: Vec<Runtime>, socket: std::net::TcpListener) -> io::Result<()> {
+        let mut runtimes = runtimes.into_iter().zip(self.threads.iter().cloned());
+        let (first_runtime, first_thread) =
+            runtimes.next().expect("a plan has at least one thread");
+        let mut mailboxes = Vec::new();
+        for (runtime, thread) in runtimes {
+            let (mailbox, incoming) = mpsc::channel(MAILBOX_MAX);
+            mailboxes.push(mailbox);
+            let stage = self.stage.subscribe();
+            self.running
+                .push(threads::start_other(runtime, thread, incoming, stage)?);
+        }
+
+        let listener = {
+            let _entered = first_runtime.enter();
+            let server = Arc::new(Server::new(Arc::clone(&first_thread)));
+            let connections = Arc::clone(&self.connections);
+            Listener::new(socket, connections, self.shared.clock, server, mailboxes)?
+        };
+        let drain = Drain {
+            shared: Arc::clone(&self.shared),
+            connections: Arc::clone(&self.connections),
+            listener: first_runtime.spawn(listener.run(self.stage.subscribe())),
+            stage: self.stage.clone(),
+        };
+        let log = RefusalLog::new(self.threads.clone());
+        let asked = self.drain_asked.subscribe();
+        let first = threads::start_first(first_runtime, first_thread, drain, asked, log)?;
+        self.running.push(first);
+        Ok(())
+    }
+
+    fn run_admin(&mut self, socket: std::net::TcpListener) -> io::Result<()> {
+        let admin = Admin {
+            threads: self.threads.clone(),
+            connections: Arc::clone(&self.connections),
+            exposition: Exposition::new(self.threads.clone(), Arc::clone(&self.connections)),
+        };
+        self.running
+            .push(admin.start(socket, self.stage.subscribe())?);
+        Ok(())
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.stage.send_replace(Stage::Stopped);
+        let deadline = Instant::now() + DROP_WAIT_MAX;
+        while self.running.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+            thread::sleep(DROP_LOOK_INTERVAL);
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {
+    let socket = listener::bind(address)?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
+}
+
+/// A seed for draws that need no secrecy but should differ between gateways.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,192 @@
+//! The gateway's state as `/status.json` shows it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::facts::Class;
+use tidegate_http::refusal::Refusal;
+
+use crate::connections::{Connections, Kind};
+use crate::context::{App, Thread};
+use crate::metrics::{Cell, ClassCells, Completion, WorkCells, total};
+use crate::plan::Mode;
+
+/// What changes when a field changes its meaning or goes away. New fields do not change it.
+pub const STATUS_VERSION: u32 = 1;
+
+/// A gateway at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// [`STATUS_VERSION`].
+    pub version: u32,
+    /// `ready` or `draining`.
+    pub state: String,
+    /// Whether requests were refused for want of capacity in the last second.
+    pub shedding: bool,
+    /// Whether the loop of every thread comes round.
+    pub alive: bool,
+    /// Seconds since the start.
+    pub uptime_seconds: f64,
+    /// Client connections by kind: `normal`, `probe`, `overflow`.
+    pub client_connections: BTreeMap<String, u32>,
+    /// The applications, in the order of the configuration.
+    pub apps: Vec<AppStatus>,
+}
+
+/// One application.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AppStatus {
+    /// Its name.
+    pub name: String,
+    /// `enforce` or `shadow`.
+    pub mode: String,
+    /// Requests that may be inside it at once.
+    pub limit: u32,
+    /// Requests inside it.
+    pub in_flight: u32,
+    /// Requests in the queue.
+    pub queued: u32,
+    /// Requests that may be in the queue.
+    pub queue_bound: u32,
+    /// Bytes that queued requests hold.
+    pub queue_bytes: u64,
+    /// The longest time in the queue, in milliseconds.
+    pub wait_max_ms: f64,
+    /// The mean time that a slot is taken, in milliseconds; absent before the first.
+    pub service_mean_ms: Option<f64>,
+    /// Requests it finishes per second, as learnt.
+    pub throughput_per_second: f64,
+    /// Connections to it that wait for a request.
+    pub upstream_idle: u32,
+    /// Connections to it that have one.
+    pub upstream_busy: u32,
+    /// Requests whose class nothing told.
+    pub unlabelled: u64,
+    /// By class.
+    pub classes: BTreeMap<String, ClassStatus>,
+}
+
+/// One class of one application. All but the first two are counts since the start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Requests inside the application.
+    pub in_flight: u32,
+    /// Requests in the queue.
+    pub queued: u32,
+    /// Requests that arrived.
+    pub arrivals: u64,
+    /// Requests let in at once.
+    pub admitted_at_once: u64,
+    /// Requests let in after a wait.
+    pub admitted_waited: u64,
+    /// Requests answered without the application, by reason; reasons that never were are left out.
+    pub refused: BTreeMap<String, u64>,
+    /// Finished requests, by what that was worth to the caller: `in_time`, `late`, `gone`.
+    pub completions: BTreeMap<String, u64>,
+    /// The slot time they took, in seconds.
+    pub worker_seconds: BTreeMap<String, f64>,
+}
+
+impl Status {
+    pub(crate) fn of(threads: &[Arc<Thread>], connections: &Connections) -> Self {
+        let shared = &threads.first().expect("a gateway has a thread").shared;
+        let now = shared.clock.now();
+        Self {
+            version: STATUS_VERSION,
+            state: if shared.is_draining() {
+                "draining"
+            } else {
+                "ready"
+            }
+            .to_owned(),
+            shedding: shared.health.is_shedding(),
+            alive: shared.health.is_alive(now),
+            uptime_seconds: now.as_nanos() as f64 / 1e9,
+            client_connections: Kind::ALL
+                .into_iter()
+                .map(|kind| (kind.label().to_owned(), connections.open(kind)))
+                .collect(),
+            apps: (shared.apps.iter().enumerate())
+                .map(|(index, app)| AppStatus::of(threads, index, app))
+                .collect(),
+        }
+    }
+}
+
+impl AppStatus {
+    fn of(threads: &[Arc<Thread>], index: usize, app: &App) -> Self {
+        let gate = app.gate.snapshot();
+        let upstream = app.upstream.connections();
+        let classes = Class::ALL.into_iter().map(|class| {
+            let in_flight = gate.in_flight_by_class[class.index()];
+            let queued = gate.queued_by_class[class.index()];
+            let status = ClassStatus::of(threads, index, class, in_flight, queued);
+            (class.name().to_owned(), status)
+        });
+        Self {
+            name: app.plan.name.clone(),
+            mode: match app.plan.mode {
+                Mode::Enforce => "enforce",
+                Mode::Shadow => "shadow",
+            }
+            .to_owned(),
+            limit: gate.limit,
+            in_flight: gate.in_flight,
+            queued: gate.queued,
+            queue_bound: gate.queue_bound,
+            queue_bytes: gate.queued_bytes,
+            wait_max_ms: gate.wait_max.as_secs_f64() * 1e3,
+            service_mean_ms: gate.service_mean.map(|mean| mean.as_secs_f64() * 1e3),
+            throughput_per_second: gate.throughput,
+            upstream_idle: upstream.idle,
+            upstream_busy: upstream.busy,
+            unlabelled: total(threads, |recorder| &recorder.apps[index].unlabelled),
+            classes: classes.collect(),
+        }
+    }
+}
+
+impl ClassStatus {
+    fn of(threads: &[Arc<Thread>], app: usize, class: Class, in_flight: u32, queued: u32) -> Self {
+        let sum = |of: &dyn Fn(&ClassCells) -> &Cell| {
+            total(threads, |recorder| {
+                of(&recorder.apps[app].classes[class.index()])
+            })
+        };
+        let refused = Refusal::ALL.into_iter().map(|refusal| {
+            let count = sum(&|cells| &cells.refused[refusal.index()]);
+            (refusal.label().to_owned(), count)
+        });
+        let routes = threads
+            .first()
+            .map_or(0, |thread| thread.recorder.apps[app].routes.len());
+        let work = |of: &dyn Fn(&WorkCells) -> &Cell| -> u64 {
+            (0..routes)
+                .map(|route| {
+                    total(threads, |recorder| {
+                        of(&recorder.apps[app].routes[route][class.index()])
+                    })
+                })
+                .sum()
+        };
+        let completions = Completion::ALL.map(|completion| {
+            let count = work(&|cells| &cells.completions[completion.index()]);
+            (completion.label().to_owned(), count)
+        });
+        let worker_seconds = Completion::ALL.map(|completion| {
+            let nanos = work(&|cells| &cells.slot_nanos[completion.index()]);
+            (completion.label().to_owned(), nanos as f64 / 1e9)
+        });
+        Self {
+            in_flight,
+            queued,
+            arrivals: sum(&|cells| &cells.arrivals),
+            admitted_at_once: sum(&|cells| &cells.admitted_at_once),
+            admitted_waited: sum(&|cells| &cells.admitted_waited),
+            refused: refused.filter(|(_, count)| *count > 0).collect(),
+            completions: completions.into(),
+            worker_seconds: worker_seconds.into(),
+        }
+    }
+}
