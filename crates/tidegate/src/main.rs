@@ -2,12 +2,14 @@
 
 mod config;
 mod demo;
+mod log;
+mod run;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use config::{Flags, Refused, Summary};
 use tidegate_gateway::plan::Plan;
@@ -22,6 +24,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the gateway.
+    Run(RunArgs),
     /// Validate a configuration file and show what follows from it.
     Check {
         /// The file.
@@ -32,8 +36,40 @@ enum Command {
     Shop(demo::ShopArgs),
 }
 
+#[derive(Args)]
+struct RunArgs {
+    /// Configuration file; without one, --upstream is enough and every default holds.
+    #[arg(short, long, value_name = "FILE", required_unless_present = "upstream")]
+    config: Option<PathBuf>,
+    /// Where the application listens, such as http://127.0.0.1:8000.
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Where to listen for clients.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Where to serve /metrics and /status.json, or "off".
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// Requests that the application works on at once.
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
+    /// Threads of the gateway itself.
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+    /// "enforce", or "shadow" to decide and count but let everything in.
+    #[arg(long, value_name = "MODE")]
+    mode: Option<String>,
+    /// How much to log to standard error.
+    #[arg(long, value_enum, env = "TIDEGATE_LOG", default_value_t = log::Level::Info)]
+    log: log::Level,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t = log::Format::Text)]
+    log_format: log::Format,
+}
+
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Run(args) => run(args),
         Command::Check { file } => check(&file),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
@@ -46,6 +82,20 @@ fn main() -> ExitCode {
         }
         ExitCode::FAILURE
     })
+}
+
+fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let flags = Flags {
+        upstream: args.upstream,
+        listen: args.listen,
+        admin: args.admin,
+        workers: args.workers,
+        threads: args.threads,
+        mode: args.mode,
+    };
+    let plan = load(args.config.as_deref(), &flags)?;
+    log::start(args.log, args.log_format);
+    run::run(plan)
 }
 
 fn check(file: &Path) -> anyhow::Result<ExitCode> {

@@ -61,7 +61,9 @@ pub fn shop(args: ShopArgs) -> anyhow::Result<ExitCode> {
         seed: 1,
     };
     raise_file_limit(FILES_WANTED)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
