@@ -57,11 +57,19 @@ pub fn strip_response(headers: &mut HeaderMap) -> Persistence {
         }
     }
 
-    let closes =
-        found.connection && tokens(headers).any(|token| token.eq_ignore_ascii_case("close"));
+    let persistence = if found.connection {
+        persistence(headers)
+    } else {
+        Persistence::Keeps
+    };
     found.expect = false;
     found.strip(headers);
-    if closes {
+    persistence
+}
+
+/// Whether the other side keeps the connection, by the headers of its answer.
+pub fn persistence(headers: &HeaderMap) -> Persistence {
+    if tokens(headers).any(|token| token.eq_ignore_ascii_case("close")) {
         Persistence::Closes
     } else {
         Persistence::Keeps

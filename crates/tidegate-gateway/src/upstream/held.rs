@@ -13,7 +13,7 @@ use http::Version;
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tidegate_http::hops::Persistence;
+use tidegate_http::hops::{self, Persistence};
 use tokio::time::Instant;
 
 use super::UpstreamFailure;
@@ -196,6 +196,7 @@ impl Held {
             Ok(Ok(response)) => {
                 let now = self.slot.thread().shared.clock.now();
                 self.slot.first_byte(now, response.status());
+                self.keep_connection(response.version(), hops::persistence(response.headers()));
                 self.discard(response.into_body(), until).await;
             }
             // The worker has closed its connection, or is given up on.

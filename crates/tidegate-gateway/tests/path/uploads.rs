@@ -1,0 +1,103 @@
+use std::time::Duration;
+
+use crate::app::App;
+use crate::site::{Site, plan};
+
+const HALF: &str = "POST / HTTP/1.1\r\nhost: shop\r\ncontent-length: 10\r\n\r\nhello";
+
+#[tokio::test]
+async fn a_client_is_asked_for_its_body_once_it_has_a_slot() {
+    let app = App::open().await;
+    let mut plan = plan(&app, 1);
+    plan.apps[0].admission.queue_max = 0;
+    let site = Site::start(plan).await;
+    let (mut first, mut second) = (site.client().await, site.client().await);
+    let head = "POST / HTTP/1.1\r\nhost: shop\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
+
+    first.write(head).await;
+    assert_eq!(first.read_head().await, "HTTP/1.1 100 Continue\r\n\r\n");
+    second.write(head).await;
+    assert_eq!(
+        second.read_head().await.split(' ').nth(1),
+        Some("503"),
+        "without asking"
+    );
+
+    first.write("hello").await;
+    let mut call = app.call().await;
+    assert_eq!(call.header("expect"), None);
+    assert_eq!(call.read_until("hello").await, "hello");
+    call.answer("ok").await;
+    assert_eq!(first.read().await.text(), "ok");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_inside_its_body_takes_the_request_with_it() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1)).await;
+    let mut client = site.client().await;
+
+    client.write(HALF).await;
+    let mut call = app.call().await;
+    call.read_until("hello").await;
+    drop(client);
+
+    assert!(call.is_closed().await, "half a request is no request");
+    site.settles_at(0, 0).await;
+}
+
+#[tokio::test]
+async fn half_a_body_in_chunks_does_not_look_whole() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1)).await;
+    let mut client = site.client().await;
+
+    client
+        .write("POST / HTTP/1.1\r\nhost: shop\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        .await;
+    let mut call = app.call().await;
+    call.read_until("5\r\nhello\r\n").await;
+    drop(client);
+
+    assert!(
+        call.again().await.is_none(),
+        "nothing more came, no last chunk either"
+    );
+    site.settles_at(0, 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_falls_silent_inside_its_body_is_told_so() {
+    let app = App::open().await;
+    let mut plan = plan(&app, 1);
+    plan.listener.body_timeout = Duration::from_millis(50);
+    let site = Site::start(plan).await;
+    let mut client = site.client().await;
+
+    client.write(HALF).await;
+    let mut call = app.call().await;
+    let answer = client.read().await;
+
+    assert_eq!(
+        (answer.status(), answer.header("tidegate-reason")),
+        (408, Some("body_timeout"))
+    );
+    assert!(call.is_closed().await);
+    site.settles_at(0, 0).await;
+}
+
+#[tokio::test]
+async fn the_answer_may_come_before_the_body_is_all_there() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1)).await;
+    let mut client = site.client().await;
+
+    client.write(HALF).await;
+    let mut call = app.call().await;
+    call.write("HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n")
+        .await;
+
+    assert_eq!(client.read().await.status(), 413);
+    assert!(call.is_closed().await, "it will not get the rest");
+    site.settles_at(0, 0).await;
+}
