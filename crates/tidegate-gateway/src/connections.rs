@@ -233,7 +233,11 @@ impl Connections {
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         let links = self.lock().links.clone();
-        for link in links {
+        // All before any: whoever sees one connection close can count on the others.
+        for link in &links {
+            link.mark_to_close();
+        }
+        for link in &links {
             link.ask_to_close();
         }
     }

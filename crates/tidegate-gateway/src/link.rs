@@ -107,9 +107,14 @@ impl Link {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
     }
 
-    /// Asks the connection to close as soon as it is idle.
-    pub(crate) fn ask_to_close(&self) {
+    /// Asks the connection to close as soon as it is idle, when it next does anything.
+    pub(crate) fn mark_to_close(&self) {
         self.close_asked.store(true, Ordering::Release);
+    }
+
+    /// Asks the connection to close as soon as it is idle, now if it is.
+    pub(crate) fn ask_to_close(&self) {
+        self.mark_to_close();
         let waker = self
             .waker
             .lock()

@@ -222,13 +222,13 @@ impl Server {
                 attended = true;
             }
             loop {
-                if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
-                    return Poll::Ready(End::Engine(result));
-                }
+                // Before the engine, so that an answer that is ready says it is the last.
                 if link.is_close_asked() && closing.is_none() {
                     closing = Some(clock.now());
                     Pin::new(&mut connection).graceful_shutdown();
-                    continue;
+                }
+                if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
+                    return Poll::Ready(End::Engine(result));
                 }
                 // The timer was set when no head was on its way; that is due sooner.
                 let head_begins = link.head_since().is_some() && !head_seen;

@@ -1,0 +1,170 @@
+use tidegate_gateway::Gateway;
+
+use crate::support::{App, Client, plan, wait_for_metric};
+
+#[test]
+fn requests_pass_in_whatever_pieces_they_come() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    for piece in [
+        "POST /a HT",
+        "TP/1.1\r\nHo",
+        "st: shop\r\nContent-Length: 4\r",
+        "\n\r",
+        "\nab",
+        "cd",
+    ] {
+        client.send(piece);
+    }
+
+    assert_eq!(client.answer().status, 200);
+    assert!(app.heads()[0].starts_with("POST /a HTTP/1.1\r\n"));
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send(
+        "GET /1 HTTP/1.1\r\nHost: shop\r\n\r\n\
+         POST /2 HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n\
+         GET /.tidegate/healthz HTTP/1.1\r\nHost: shop\r\n\r\n\
+         GET /3 HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n",
+    );
+
+    let statuses = [
+        client.answer(),
+        client.answer(),
+        client.answer(),
+        client.answer(),
+    ];
+    assert!(statuses.iter().all(|answer| answer.status == 200));
+    assert!(statuses[2].body.contains("ready"));
+    assert!(client.is_closed());
+    assert_eq!(app.heads().len(), 3);
+}
+
+#[test]
+fn ambiguous_requests_are_refused_and_nothing_of_them_is_forwarded() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+
+    for (head, fault) in [
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n",
+            "length_and_coding",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 6\r\n",
+            "length_and_coding",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n",
+            "length_repeated",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n",
+            "length_repeated",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n",
+            "length_invalid",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n",
+            "coding_unknown",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n",
+            "space_before_colon",
+        ),
+        ("GET / HTTP/1.1\r\nX: y\r\n", "host_missing"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n", "host_repeated"),
+        ("GET http://b/ HTTP/1.1\r\nHost: a\r\n", "host_disagrees"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: y\n", "bare_lf"),
+    ] {
+        let mut client = Client::connect(&gateway);
+        client.send(&format!(
+            "{head}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+
+        assert_eq!(client.answer().status, 400, "{head:?}");
+        assert!(client.is_closed(), "{head:?}");
+        let series = format!("tidegate_bad_requests_total{{reason=\"{fault}\"}}");
+        // What the engine refuses by itself is counted when the connection ends.
+        wait_for_metric(&gateway, &series, 1.0);
+    }
+    assert_eq!(app.heads().len(), 0);
+}
+
+#[test]
+fn a_good_request_is_answered_though_the_next_is_bad() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send("GET /good HTTP/1.1\r\nHost: a\r\n\r\nGET /bad HTTP/1.1\r\n\r\n");
+
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.answer().status, 400);
+    assert!(client.is_closed());
+    assert_eq!(app.heads().len(), 1);
+}
+
+#[test]
+fn a_chunk_that_is_not_what_it_says_ends_the_request() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x2\r\nab\r\n0\r\n\r\n",
+    );
+    client.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+
+    // Whether an answer still comes is the engine's affair; the connection does not go on.
+    while !client.is_closed() {}
+    wait_for_metric(
+        &gateway,
+        "tidegate_bad_requests_total{reason=\"chunk_size\"}",
+        1.0,
+    );
+    assert!(app.heads().iter().all(|head| !head.contains("smuggled")));
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused_as_that() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    // The gateway may answer before all of it is written.
+    let _ = client.try_send(&format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+        "x".repeat(40_000)
+    ));
+
+    assert_eq!(client.answer().status, 431);
+    assert!(client.is_closed());
+    wait_for_metric(
+        &gateway,
+        "tidegate_bad_requests_total{reason=\"head_too_large\"}",
+        1.0,
+    );
+}
+
+#[test]
+fn what_is_no_http_is_refused() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send("\u{16}\u{3}\u{1} hello\r\n\r\n");
+
+    assert_eq!(client.answer().status, 400);
+    assert!(client.is_closed());
+}
