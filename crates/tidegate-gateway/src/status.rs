@@ -61,6 +61,8 @@ pub struct AppStatus {
     pub upstream_idle: u32,
     /// Connections to it that have one.
     pub upstream_busy: u32,
+    /// Bytes of answers that wait for slow clients.
+    pub response_buffer_bytes: u64,
     /// Requests whose class nothing told.
     pub unlabelled: u64,
     /// By class.
@@ -141,6 +143,7 @@ impl AppStatus {
             throughput_per_second: gate.throughput,
             upstream_idle: upstream.idle,
             upstream_busy: upstream.busy,
+            response_buffer_bytes: upstream.response_buffer_bytes,
             unlabelled: total(threads, |recorder| &recorder.apps[index].unlabelled),
             classes: classes.collect(),
         }

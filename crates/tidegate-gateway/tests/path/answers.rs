@@ -6,7 +6,7 @@ use crate::site::{LONG, Site, plan};
 #[tokio::test]
 async fn a_request_and_its_answer_pass() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client
@@ -38,7 +38,7 @@ async fn a_request_and_its_answer_pass() {
 #[tokio::test]
 async fn chunks_and_trailers_pass_both_ways() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client
@@ -73,7 +73,7 @@ async fn chunks_and_trailers_pass_both_ways() {
 #[tokio::test]
 async fn a_get_may_have_a_body_in_chunks() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client
@@ -91,7 +91,7 @@ async fn a_get_may_have_a_body_in_chunks() {
 #[tokio::test]
 async fn answers_that_have_no_body_have_none() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.write("HEAD / HTTP/1.1\r\nhost: shop\r\n\r\n").await;
@@ -128,7 +128,7 @@ async fn answers_that_have_no_body_have_none() {
 #[tokio::test]
 async fn a_client_of_http_1_0_gets_no_chunks() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.write("GET / HTTP/1.0\r\n\r\n").await;
@@ -150,7 +150,7 @@ async fn a_slow_reader_holds_memory_and_no_slot() {
     // The gateway's side of the client's socket takes some as well.
     plan.apps[0].upstream.response_buffer_max = 16 * 1024 * 1024;
     plan.apps[0].upstream.response_buffers_max = 16 * 1024 * 1024;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = Client::connect_narrow(site.address).await;
     let page = vec![b'x'; 8 * 1024 * 1024];
 
@@ -164,16 +164,16 @@ async fn a_slow_reader_holds_memory_and_no_slot() {
     call.write(&page).await;
 
     site.settles_at(0, 0).await;
-    assert!(site.connections().response_buffer_bytes > 0);
+    assert!(site.status().response_buffer_bytes > 0);
     let answer = client.read().await;
     assert_eq!(answer.body.len(), page.len());
-    eventually(|| site.connections().response_buffer_bytes == 0).await;
+    eventually(|| site.status().response_buffer_bytes == 0).await;
 }
 
 #[tokio::test]
 async fn an_answer_is_read_ahead_only_so_far() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = Client::connect_narrow(site.address).await;
     let page = vec![b'x'; 64 * 1024 * 1024];
 
@@ -191,12 +191,12 @@ async fn an_answer_is_read_ahead_only_so_far() {
 
     // 256 KiB, and the frame that goes over it.
     let bound = 256 * 1024;
-    eventually(|| site.connections().response_buffer_bytes >= bound).await;
+    eventually(|| site.status().response_buffer_bytes >= bound).await;
     let head = client.read_head().await;
     assert!(head.contains("content-length: 67108864\r\n"), "{head}");
     for _ in 0..1024 {
         client.read_bytes(64 * 1024).await;
-        assert!(site.connections().response_buffer_bytes <= bound + 64 * 1024);
+        assert!(site.status().response_buffer_bytes <= bound + 64 * 1024);
     }
     assert_eq!(writing.await.unwrap(), 64 * 1024 * 1024);
     site.settles_at(0, 0).await;
@@ -205,7 +205,7 @@ async fn an_answer_is_read_ahead_only_so_far() {
 #[tokio::test]
 async fn half_an_answer_does_not_look_whole() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.get("/").await;
@@ -223,7 +223,7 @@ async fn half_an_answer_does_not_look_whole() {
 #[tokio::test]
 async fn an_application_that_hangs_up_is_a_bad_gateway() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.get("/").await;
@@ -242,7 +242,7 @@ async fn an_application_that_is_not_there_is_a_bad_gateway() {
     let app = App::open().await;
     let plan = plan(&app, 1);
     drop(app);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/").await;
@@ -258,7 +258,7 @@ async fn an_application_that_is_not_there_is_a_bad_gateway() {
 #[tokio::test]
 async fn a_switch_of_protocols_that_nobody_asked_for_goes_no_further() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client

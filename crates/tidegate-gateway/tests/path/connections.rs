@@ -8,7 +8,7 @@ use crate::site::{Site, plan};
 #[tokio::test]
 async fn connections_are_used_again() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 4)).await;
+    let site = Site::start(plan(&app, 4));
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -21,8 +21,8 @@ async fn connections_are_used_again() {
     assert!(call.head.starts_with("GET /2 "));
     call.answer("two").await;
     assert_eq!(client.read().await.text(), "two");
-    assert_eq!(site.connections().idle, 1);
-    assert_eq!(site.connections().busy, 0);
+    assert_eq!(site.status().upstream_idle, 1);
+    assert_eq!(site.status().upstream_busy, 0);
 }
 
 #[tokio::test]
@@ -30,14 +30,14 @@ async fn at_the_cap_a_request_waits_for_a_connection() {
     let app = App::open().await;
     let mut plan = plan(&app, 4);
     plan.apps[0].upstream.connections_max = NonZeroU32::MIN;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/1").await;
     let mut call = app.call().await;
     second.get("/2").await;
     site.settles_at(2, 0).await;
-    assert_eq!(site.connections().busy, 1);
+    assert_eq!(site.status().upstream_busy, 1);
     call.answer("one").await;
 
     let mut call = call.again().await.unwrap();
@@ -51,7 +51,7 @@ async fn at_the_cap_the_wait_for_a_connection_goes_on_when_one_is_closed() {
     let app = App::open().await;
     let mut plan = plan(&app, 4);
     plan.apps[0].upstream.connections_max = NonZeroU32::MIN;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/1").await;
@@ -74,7 +74,7 @@ async fn the_wait_for_a_connection_has_a_bound() {
     let mut plan = plan(&app, 4);
     plan.apps[0].upstream.connections_max = NonZeroU32::MIN;
     plan.apps[0].upstream.connect_timeout = Duration::from_millis(100);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/1").await;
@@ -95,7 +95,7 @@ async fn a_client_that_leaves_while_it_waits_for_a_connection_gives_its_slot_bac
     let app = App::open().await;
     let mut plan = plan(&app, 4);
     plan.apps[0].upstream.connections_max = NonZeroU32::MIN;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second, mut third) = (
         site.client().await,
         site.client().await,
@@ -118,7 +118,7 @@ async fn a_client_that_leaves_while_it_waits_for_a_connection_gives_its_slot_bac
 #[tokio::test]
 async fn a_connection_that_was_closed_while_idle_costs_no_request() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 4)).await;
+    let site = Site::start(plan(&app, 4));
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -139,7 +139,7 @@ async fn without_keep_alive_every_request_has_a_connection_of_its_own() {
     let app = App::open().await;
     let mut plan = plan(&app, 4);
     plan.apps[0].upstream.keep_alive = false;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -152,8 +152,8 @@ async fn without_keep_alive_every_request_has_a_connection_of_its_own() {
     client.get("/2").await;
     app.call().await.answer("two").await;
     assert_eq!(client.read().await.text(), "two");
-    eventually(|| site.connections().busy == 0).await;
-    assert_eq!(site.connections().idle, 0);
+    eventually(|| site.status().upstream_busy == 0).await;
+    assert_eq!(site.status().upstream_idle, 0);
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn an_idle_connection_is_closed_after_its_time() {
     let app = App::open().await;
     let mut plan = plan(&app, 4);
     plan.apps[0].upstream.idle_timeout = Duration::from_millis(50);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -170,5 +170,5 @@ async fn an_idle_connection_is_closed_after_its_time() {
     client.read().await;
 
     assert!(call.is_closed().await);
-    eventually(|| site.connections().idle == 0).await;
+    eventually(|| site.status().upstream_idle == 0).await;
 }

@@ -9,7 +9,7 @@ use crate::site::{Site, plan};
 #[tokio::test]
 async fn a_slot_is_held_until_the_application_has_finished() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/1").await;
@@ -31,7 +31,7 @@ async fn a_slot_that_is_freed_at_once_closes_its_connection() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].on_client_gone = OnClientGone::Free;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -40,13 +40,13 @@ async fn a_slot_that_is_freed_at_once_closes_its_connection() {
 
     assert!(call.is_closed().await);
     site.settles_at(0, 0).await;
-    eventually(|| site.connections().busy == 0).await;
+    eventually(|| site.status().upstream_busy == 0).await;
 }
 
 #[tokio::test]
 async fn a_slot_is_held_while_the_rest_of_an_answer_comes() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -57,7 +57,7 @@ async fn a_slot_is_held_while_the_rest_of_an_answer_comes() {
     client.read_until("hello").await;
     drop(client);
     assert!(call.try_write(&vec![b'x'; 999_999]).await);
-    assert_eq!(site.gate().in_flight, 1);
+    assert_eq!(site.status().in_flight, 1);
     assert!(call.try_write(b"y").await);
 
     site.settles_at(0, 0).await;
@@ -69,7 +69,7 @@ async fn a_slot_is_held_while_the_rest_of_an_answer_comes() {
 #[tokio::test]
 async fn an_answer_that_goes_on_for_ever_is_not_read_for_ever() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -92,7 +92,7 @@ async fn an_answer_that_does_not_begin_is_a_timeout_and_its_slot_is_held() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].upstream.response_timeout = Duration::from_millis(500);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -103,7 +103,7 @@ async fn an_answer_that_does_not_begin_is_a_timeout_and_its_slot_is_held() {
         (answer.status(), answer.header("tidegate-reason")),
         (504, Some("upstream_timeout"))
     );
-    assert_eq!(site.gate().in_flight, 1, "the worker is still at it");
+    assert_eq!(site.status().in_flight, 1, "the worker is still at it");
     call.answer("too late").await;
     site.settles_at(0, 0).await;
     client.get("/2").await;
@@ -115,7 +115,7 @@ async fn a_slot_is_not_held_for_ever() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].upstream.response_timeout = Duration::from_millis(50);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/1").await;
@@ -131,7 +131,7 @@ async fn an_answer_that_falls_silent_ends() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].upstream.body_timeout = Duration::from_millis(50);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.get("/1").await;

@@ -8,7 +8,7 @@ use crate::site::{Site, plan};
 #[tokio::test]
 async fn whoever_waits_starts_when_a_slot_is_free() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/1").await;
@@ -30,7 +30,7 @@ async fn a_refusal_says_when_to_come_back_and_keeps_the_connection() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].admission.queue_max = 0;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/").await;
@@ -60,7 +60,7 @@ async fn a_refusal_says_when_to_come_back_and_keeps_the_connection() {
 #[tokio::test]
 async fn work_that_nobody_waits_for_is_not_begun() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.get_with("/late", "tidegate-timeout-ms: 0\r\n").await;
@@ -81,7 +81,7 @@ async fn a_wait_ends_at_its_bound() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].admission.hold = Duration::from_millis(400);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second, mut third) = (
         site.client().await,
         site.client().await,
@@ -107,7 +107,7 @@ async fn a_wait_ends_at_its_bound() {
 #[tokio::test]
 async fn a_client_that_leaves_the_queue_is_never_forwarded() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let (mut first, mut second, mut third, mut fourth) = (
         site.client().await,
         site.client().await,
@@ -135,7 +135,7 @@ async fn a_client_that_leaves_the_queue_is_never_forwarded() {
 #[tokio::test]
 async fn a_body_that_waits_is_forwarded_whole() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let (mut first, mut second) = (site.client().await, site.client().await);
     let body = "b".repeat(300_000);
 
@@ -149,7 +149,7 @@ async fn a_body_that_waits_is_forwarded_whole() {
         ))
         .await;
     site.settles_at(1, 1).await;
-    assert_eq!(site.gate().queued_bytes, 64 * 1024);
+    assert_eq!(site.status().queue_bytes, 64 * 1024);
     let sending = async {
         second.write(&body[1000..]).await;
         second.write("!").await;
@@ -171,7 +171,7 @@ async fn in_shadow_everybody_is_let_in() {
     let mut plan = plan(&app, 1);
     plan.apps[0].mode = Mode::Shadow;
     plan.apps[0].admission.queue_max = 0;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second) = (site.client().await, site.client().await);
 
     first.get("/").await;

@@ -1,28 +1,20 @@
 //! The gateway in front of the application that the test plays.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tidegate_core::admission::{self, Snapshot};
+use tidegate_core::admission;
 use tidegate_core::bulkhead::Bulkheads;
 use tidegate_core::facts::GroupId;
 use tidegate_core::limit;
 use tidegate_core::queue::Discipline;
-use tidegate_gateway::context::{Conn, Shared, Thread};
-use tidegate_gateway::framing::Framing;
+use tidegate_gateway::Gateway;
 use tidegate_gateway::plan::{
     AppPlan, DrainPlan, ListenerPlan, Matcher, Mode, OnClientGone, PathPattern, Plan, ProbePlan,
     RoutePlan, UpstreamPlan,
 };
-use tidegate_gateway::request;
-use tidegate_gateway::upstream::Connections;
-use tokio::net::TcpListener;
+use tidegate_gateway::status::AppStatus;
 
 use crate::app::App;
 use crate::client::Client;
@@ -34,7 +26,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// A running gateway.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    gateway: Gateway,
 }
 
 /// A plan for one application with `workers` slots.
@@ -113,51 +105,52 @@ pub(crate) fn plan(app: &App, workers: u32) -> Plan {
 }
 
 impl Site {
-    pub(crate) async fn start(plan: Plan) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared::new(plan, 1));
-        let runtime = tokio::runtime::Handle::current();
-        let thread = Arc::new(Thread::new(0, Arc::clone(&shared), runtime, 1));
-        tokio::spawn(async move {
-            loop {
-                let (stream, peer) = listener.accept().await.unwrap();
-                let (framing, log) = Framing::new(16 * 1024);
-                let framing = Mutex::new(framing);
-                let conn = Arc::new(Conn::new(peer, log));
-                let thread = Arc::clone(&thread);
-                let service = service_fn(move |request| {
-                    // One good head for every request; what is bad is tested where it is judged.
-                    let head = b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n";
-                    framing.lock().unwrap().scan(head);
-                    let (thread, conn) = (Arc::clone(&thread), Arc::clone(&conn));
-                    async move { Ok::<_, Infallible>(request::handle(&thread, &conn, request).await) }
-                });
-                let io = TokioIo::new(stream);
-                tokio::spawn(http1::Builder::new().serve_connection(io, service));
-            }
-        });
-        Self { address, shared }
+    pub(crate) fn start(plan: Plan) -> Self {
+        let gateway = Gateway::start(plan).unwrap();
+        Self {
+            address: gateway.address(),
+            gateway,
+        }
     }
 
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.address).await
     }
 
-    pub(crate) fn gate(&self) -> Snapshot {
-        self.shared.apps[0].gate.snapshot()
-    }
-
-    pub(crate) fn connections(&self) -> Connections {
-        self.shared.apps[0].upstream.connections()
+    pub(crate) fn status(&self) -> AppStatus {
+        self.gateway.status().apps.remove(0)
     }
 
     /// Waits until this many requests are inside the application and in the queue.
     pub(crate) async fn settles_at(&self, in_flight: u32, queued: u32) {
         eventually(|| {
-            let gate = self.gate();
-            (gate.in_flight, gate.queued) == (in_flight, queued)
+            let status = self.status();
+            (status.in_flight, status.queued) == (in_flight, queued)
         })
         .await;
+    }
+
+    /// Waits until the application is idle and checks what its work was worth.
+    pub(crate) async fn ends_with(&self, in_time: u64, late: u64, gone: u64) {
+        self.settles_at(0, 0).await;
+        let status = self.status();
+        let count = |outcome| {
+            status
+                .classes
+                .values()
+                .map(|class| class.completions[outcome])
+                .sum()
+        };
+        let counts: [u64; 3] = ["in_time", "late", "gone"].map(count);
+        assert_eq!(counts, [in_time, late, gone], "in time, late, gone");
+    }
+
+    /// How many requests were refused for `reason`.
+    pub(crate) fn refused(&self, reason: &str) -> u64 {
+        let classes = self.status().classes;
+        classes
+            .values()
+            .filter_map(|class| class.refused.get(reason))
+            .sum()
     }
 }

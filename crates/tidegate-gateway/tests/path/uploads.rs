@@ -10,7 +10,7 @@ async fn a_client_is_asked_for_its_body_once_it_has_a_slot() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.apps[0].admission.queue_max = 0;
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let (mut first, mut second) = (site.client().await, site.client().await);
     let head = "POST / HTTP/1.1\r\nhost: shop\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
 
@@ -34,7 +34,7 @@ async fn a_client_is_asked_for_its_body_once_it_has_a_slot() {
 #[tokio::test]
 async fn a_client_that_leaves_inside_its_body_takes_the_request_with_it() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.write(HALF).await;
@@ -49,7 +49,7 @@ async fn a_client_that_leaves_inside_its_body_takes_the_request_with_it() {
 #[tokio::test]
 async fn half_a_body_in_chunks_does_not_look_whole() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client
@@ -71,7 +71,7 @@ async fn a_client_that_falls_silent_inside_its_body_is_told_so() {
     let app = App::open().await;
     let mut plan = plan(&app, 1);
     plan.listener.body_timeout = Duration::from_millis(50);
-    let site = Site::start(plan).await;
+    let site = Site::start(plan);
     let mut client = site.client().await;
 
     client.write(HALF).await;
@@ -89,7 +89,7 @@ async fn a_client_that_falls_silent_inside_its_body_is_told_so() {
 #[tokio::test]
 async fn the_answer_may_come_before_the_body_is_all_there() {
     let app = App::open().await;
-    let site = Site::start(plan(&app, 1)).await;
+    let site = Site::start(plan(&app, 1));
     let mut client = site.client().await;
 
     client.write(HALF).await;
