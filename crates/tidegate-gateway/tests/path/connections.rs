@@ -47,6 +47,36 @@ async fn at_the_cap_a_request_waits_for_a_connection() {
 }
 
 #[tokio::test]
+async fn at_the_cap_an_idle_connection_of_another_thread_is_taken() {
+    let app = App::open().await;
+    let mut plan = plan(&app, 4);
+    plan.threads = 2.try_into().unwrap();
+    plan.apps[0].upstream.connections_max = NonZeroU32::MIN;
+    let site = Site::start(plan);
+    // Each goes to the thread with the fewest.
+    let (mut first, mut second) = (site.client().await, site.client().await);
+
+    first.get("/1").await;
+    let mut call = app.call().await;
+    call.answer("one").await;
+    first.read().await;
+    second.get("/2").await;
+    let mut call = call.again().await.unwrap();
+    assert!(call.head.starts_with("GET /2 "));
+    call.answer("two").await;
+    assert_eq!(second.read().await.text(), "two");
+
+    first.get("/3").await;
+    let mut call = call.again().await.unwrap();
+    call.answer("three").await;
+    assert_eq!(first.read().await.text(), "three");
+    assert_eq!(
+        (site.status().upstream_idle, site.status().upstream_busy),
+        (1, 0)
+    );
+}
+
+#[tokio::test]
 async fn at_the_cap_the_wait_for_a_connection_goes_on_when_one_is_closed() {
     let app = App::open().await;
     let mut plan = plan(&app, 4);

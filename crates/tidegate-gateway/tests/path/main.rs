@@ -1,5 +1,6 @@
 //! The request path from end to end: the test is the client and the application at once.
 
+mod aborts;
 mod answers;
 mod app;
 mod client;

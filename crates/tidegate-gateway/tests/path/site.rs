@@ -31,6 +31,11 @@ pub(crate) struct Site {
 
 /// A plan for one application with `workers` slots.
 pub(crate) fn plan(app: &App, workers: u32) -> Plan {
+    plan_for(app.address(), workers)
+}
+
+/// The same for an application at `address`.
+pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
     let route = RoutePlan {
         name: "other".into(),
         matches: Matcher {
@@ -48,7 +53,7 @@ pub(crate) fn plan(app: &App, workers: u32) -> Plan {
         path_prefix: "/".into(),
         upstream: UpstreamPlan {
             host: "127.0.0.1".into(),
-            port: app.address().port(),
+            port: address.port(),
             connections_max: NonZeroU32::new(100).unwrap(),
             keep_alive: true,
             idle_timeout: LONG,
