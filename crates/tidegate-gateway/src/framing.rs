@@ -236,7 +236,10 @@ impl Framing {
         let line = strip_crlf(line)?;
         match self.state {
             // A server may skip empty lines before a request; the engine does.
-            State::Request if line.is_empty() => Ok(()),
+            State::Request if line.is_empty() => {
+                self.section_bytes = 0;
+                Ok(())
+            }
             State::Request => {
                 let request = RequestLine::parse(line)?;
                 self.head = Head {

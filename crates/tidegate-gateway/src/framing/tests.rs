@@ -330,6 +330,8 @@ fn the_phase_tells_idle_from_slow() {
     assert_eq!(framing.phase(), Phase::Body);
     framing.scan(b"ab");
     assert_eq!(framing.phase(), Phase::Between);
+    framing.scan(b"\r\n");
+    assert_eq!(framing.phase(), Phase::Between);
 }
 
 fn pieces() -> impl Strategy<Value = Vec<&'static str>> {

@@ -135,3 +135,46 @@ fn a_connection_that_ends_makes_room() {
         );
     }
 }
+
+#[test]
+fn at_the_cap_an_idle_connection_makes_room_in_the_end() {
+    let app = App::start();
+    let mut plan = plan(&app);
+    plan.listener.connections_max = count(1);
+    let gateway = Gateway::start(plan).unwrap();
+    let mut idle = Client::connect(&gateway);
+    assert_eq!(idle.get("/").status, 200);
+
+    // Refused until the first has been idle for long enough to lose its place.
+    let served = (0..).find_map(|_| {
+        let mut newcomer = Client::connect(&gateway);
+        let answer = newcomer.try_get("/")?;
+        (answer.status == 200).then_some(newcomer)
+    });
+
+    assert!(idle.is_closed());
+    assert_eq!(served.unwrap().get("/").status, 200);
+    wait_for_metric(
+        &gateway,
+        "tidegate_connections_ended_total{how=\"evicted\"}",
+        1.0,
+    );
+}
+
+#[test]
+fn connections_are_spread_over_all_threads_and_all_are_served() {
+    let app = App::start();
+    let mut plan = plan(&app);
+    plan.threads = std::num::NonZeroUsize::new(3).unwrap();
+    let gateway = Gateway::start(plan).unwrap();
+
+    let mut clients: Vec<_> = (0..9).map(|_| Client::connect(&gateway)).collect();
+
+    for client in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert_eq!(
+        metric(&gateway, "tidegate_client_connections{kind=\"normal\"}"),
+        9.0
+    );
+}

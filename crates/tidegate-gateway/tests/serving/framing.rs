@@ -168,3 +168,15 @@ fn what_is_no_http_is_refused() {
     assert_eq!(client.answer().status, 400);
     assert!(client.is_closed());
 }
+
+#[test]
+fn a_refusal_arrives_though_the_client_is_still_sending() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000, 200000\r\n\r\n");
+    client.send(&"x".repeat(200_000));
+
+    assert_eq!(client.answer().status, 400);
+}

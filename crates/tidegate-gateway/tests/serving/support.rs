@@ -26,7 +26,8 @@ use tidegate_gateway::plan::{
 /// How long a test waits for what must come; far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An application. Requests for `/hold` are answered once it is released; all heads are kept.
+/// An application. Requests for `/hold` are answered once it is released, those for `/large` with
+/// more than all buffers on the way can take. All heads are kept.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -109,6 +110,7 @@ impl State {
                 client.read_bytes(length_of(&head));
             }
             let hold = head.starts_with("GET /hold");
+            let large = head.starts_with("GET /large");
             self.heads.lock().unwrap().push(head);
             self.arrived.notify_all();
             if hold {
@@ -118,6 +120,10 @@ impl State {
                         .wait_while(released, |released| !*released)
                         .unwrap(),
                 );
+            }
+            if large {
+                client.send_large();
+                return;
             }
             if client
                 .try_send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello")
@@ -162,9 +168,21 @@ impl Client {
         self.answer()
     }
 
+    /// The answer, if there is one before the connection ends.
+    pub(crate) fn try_get(&mut self, path: &str) -> Option<Answer> {
+        self.try_send(&format!("GET {path} HTTP/1.1\r\nHost: shop\r\n\r\n"))
+            .ok()?;
+        let head = self.read_head()?;
+        Some(self.read_answer(head))
+    }
+
     /// The next answer; its length must be stated.
     pub(crate) fn answer(&mut self) -> Answer {
         let head = self.read_head().expect("an answer");
+        self.read_answer(head)
+    }
+
+    fn read_answer(&mut self, head: String) -> Answer {
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let length = length_of(&head);
         let body = String::from_utf8(self.read_bytes(length)).unwrap();
@@ -180,6 +198,21 @@ impl Client {
             Ok(count) => count == 0,
             Err(error) if error.kind() == ErrorKind::ConnectionReset => true,
             Err(error) => panic!("neither closed nor spoken to: {error}"),
+        }
+    }
+
+    /// Sends an answer of 256 MiB, or as much of it as the other side takes.
+    fn send_large(&mut self) {
+        let piece = "x".repeat(1024 * 1024);
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+            256 * piece.len()
+        );
+        let pieces = std::iter::once(head.as_str()).chain(std::iter::repeat_n(piece.as_str(), 256));
+        for piece in pieces {
+            if self.try_send(piece).is_err() {
+                return;
+            }
         }
     }
 

@@ -79,3 +79,17 @@ fn a_long_exchange_is_neither_idle_nor_a_slow_head() {
 
     assert_eq!(busy.answer().status, 200);
 }
+
+#[test]
+fn a_client_that_takes_no_byte_is_cut() {
+    let app = App::start();
+    let mut plan = plan(&app);
+    plan.listener.write_timeout = SHORT;
+    let gateway = Gateway::start(plan).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+
+    let cut = "tidegate_connections_ended_total{how=\"write_stalled\"}";
+    wait_for_metric(&gateway, cut, 1.0);
+}
