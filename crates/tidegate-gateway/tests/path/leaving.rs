@@ -23,7 +23,7 @@ async fn a_slot_is_held_until_the_application_has_finished() {
     assert!(call.head.starts_with("GET /2 "));
     call.answer("two").await;
     assert_eq!(second.read().await.text(), "two");
-    site.settles_at(0, 0).await;
+    site.ends_with(1, 0, 1).await;
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn a_slot_that_is_freed_at_once_closes_its_connection() {
     drop(client);
 
     assert!(call.is_closed().await);
-    site.settles_at(0, 0).await;
+    site.ends_with(0, 0, 1).await;
     eventually(|| site.status().upstream_busy == 0).await;
 }
 
@@ -60,7 +60,7 @@ async fn a_slot_is_held_while_the_rest_of_an_answer_comes() {
     assert_eq!(site.status().in_flight, 1);
     assert!(call.try_write(b"y").await);
 
-    site.settles_at(0, 0).await;
+    site.ends_with(0, 0, 1).await;
     let mut next = site.client().await;
     next.get("/2").await;
     assert!(call.again().await.unwrap().head.starts_with("GET /2 "));
@@ -105,7 +105,7 @@ async fn an_answer_that_does_not_begin_is_a_timeout_and_its_slot_is_held() {
     );
     assert_eq!(site.status().in_flight, 1, "the worker is still at it");
     call.answer("too late").await;
-    site.settles_at(0, 0).await;
+    site.ends_with(0, 1, 0).await;
     client.get("/2").await;
     assert!(call.again().await.unwrap().head.starts_with("GET /2 "));
 }
@@ -123,7 +123,7 @@ async fn a_slot_is_not_held_for_ever() {
     assert_eq!(client.read().await.status(), 504);
 
     assert!(call.is_closed().await);
-    site.settles_at(0, 0).await;
+    site.ends_with(0, 1, 0).await;
 }
 
 #[tokio::test]

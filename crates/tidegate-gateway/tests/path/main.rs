@@ -1,5 +1,10 @@
 //! The request path from end to end: the test is the client and the application at once.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "what helps a test may fail as a test does"
+)]
+
 mod aborts;
 mod answers;
 mod app;

@@ -125,6 +125,7 @@ async fn a_client_that_leaves_the_queue_is_never_forwarded() {
     drop(second);
     drop(third);
     site.settles_at(1, 0).await;
+    assert_eq!(site.refused("client_gone"), 2);
 
     fourth.get("/4").await;
     site.settles_at(1, 1).await;
