@@ -5,11 +5,16 @@
 //! by itself when it is worthless. [`closed_loop`] measures what a server can do at most, and
 //! [`raw`] has clients that misbehave.
 
+mod answer;
 mod closed_loop;
+mod connection;
 mod plan;
 pub mod raw;
+mod recorder;
 mod report;
 mod run;
+mod schedule;
+mod visit;
 
 pub use closed_loop::{Capacity, ClosedLoop, closed_loop};
 pub use plan::{

@@ -22,6 +22,8 @@ pub struct LoadPlan {
     pub seed: u64,
     /// Visits in progress at once; one that comes above is not started and makes the run invalid.
     pub visits_max: usize,
+    /// The core that the generator's thread is kept on; `None` for any.
+    pub core: Option<usize>,
 }
 
 impl LoadPlan {
@@ -35,6 +37,7 @@ impl LoadPlan {
             arrivals: Arrivals::Poisson,
             seed: 1,
             visits_max: 16_000,
+            core: None,
         }
     }
 
