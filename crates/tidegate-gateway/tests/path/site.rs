@@ -36,6 +36,37 @@ pub(crate) fn plan(app: &App, workers: u32) -> Plan {
 
 /// The same for an application at `address`.
 pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
+    Plan {
+        threads: NonZeroUsize::MIN,
+        listener: ListenerPlan {
+            address: "127.0.0.1:0".parse().unwrap(),
+            connections_max: NonZeroU32::new(1000).unwrap(),
+            connections_per_client_max: None,
+            head_bytes_max: 16 * 1024,
+            headers_max: 100,
+            head_timeout: LONG,
+            keep_alive_timeout: LONG,
+            body_timeout: LONG,
+            write_timeout: LONG,
+            half_close: false,
+        },
+        admin: None,
+        trusted: Vec::new(),
+        probes: ProbePlan {
+            networks: Vec::new(),
+            connections_reserved: NonZeroU32::MIN,
+            paths: Vec::new(),
+            overflow_connections_max: NonZeroU32::MIN,
+        },
+        drain: DrainPlan {
+            delay: Duration::ZERO,
+            timeout: Duration::ZERO,
+        },
+        apps: vec![app_plan(address, workers)],
+    }
+}
+
+fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
     let route = RoutePlan {
         name: "other".into(),
         matches: Matcher {
@@ -47,7 +78,7 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
         group: GroupId(0),
         patience: LONG,
     };
-    let app = AppPlan {
+    AppPlan {
         name: "shop".into(),
         hosts: Vec::new(),
         path_prefix: "/".into(),
@@ -78,34 +109,6 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
         groups: Vec::new(),
         session_cookies: Vec::new(),
         static_extensions: Vec::new(),
-    };
-    Plan {
-        threads: NonZeroUsize::MIN,
-        listener: ListenerPlan {
-            address: "127.0.0.1:0".parse().unwrap(),
-            connections_max: NonZeroU32::new(1000).unwrap(),
-            connections_per_client_max: None,
-            head_bytes_max: 16 * 1024,
-            headers_max: 100,
-            head_timeout: LONG,
-            keep_alive_timeout: LONG,
-            body_timeout: LONG,
-            write_timeout: LONG,
-            half_close: false,
-        },
-        admin: None,
-        trusted: Vec::new(),
-        probes: ProbePlan {
-            networks: Vec::new(),
-            connections_reserved: NonZeroU32::MIN,
-            paths: Vec::new(),
-            overflow_connections_max: NonZeroU32::MIN,
-        },
-        drain: DrainPlan {
-            delay: Duration::ZERO,
-            timeout: Duration::ZERO,
-        },
-        apps: vec![app],
     }
 }
 
