@@ -4,7 +4,8 @@ target_dir=${CARGO_TARGET_DIR:-target}
 deny_version=0.20.2
 
 # Command to look for, and the Debian package that has it. Tomcat comes without its service:
-# tomcat10-common is the server, tomcat10-examples what it serves in the tests.
+# tomcat10-common is the server, tomcat10-user its usual configuration, tomcat10-examples what it
+# serves in the tests.
 needed="
 cc:build-essential
 curl:curl
@@ -14,6 +15,7 @@ promtool:prometheus
 valgrind:valgrind
 java:default-jre-headless
 /usr/share/tomcat10/bin/catalina.sh:tomcat10-common
+/usr/share/tomcat10/skel:tomcat10-user
 /usr/share/tomcat10-examples:tomcat10-examples
 "
 

@@ -1,0 +1,90 @@
+//! `tidegate check`, and what is said when the command line is wrong.
+
+use crate::process::{TempDir, output};
+
+#[test]
+fn a_sound_file_is_ok_and_says_what_follows() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/one-box.toml");
+
+    let checked = output(&["check", example]);
+
+    assert_eq!(checked.status.code(), Some(0));
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert!(text.starts_with(&format!("{example}: ok\n")));
+    assert!(text.contains("critical: 13 of 64 slots"));
+}
+
+#[test]
+fn an_unsound_file_shows_every_error_on_standard_error() {
+    let directory = TempDir::new();
+    let file = directory.write(
+        "bad.toml",
+        "[listen]\nadress = \"0.0.0.0:80\"\n[[app]]\nupstream = \"http://a\"\nhold = 5\n",
+    );
+
+    let checked = output(&["check", file.to_str().unwrap()]);
+
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(checked.stdout.is_empty());
+    let text = String::from_utf8(checked.stderr).unwrap();
+    assert!(text.contains("bad.toml:2:1\n"), "{text}");
+    assert!(text.contains("did you mean `address`?"), "{text}");
+    assert!(text.contains("bad.toml:5:8\n"), "{text}");
+    assert!(
+        text.contains("2 errors: the configuration is refused as a whole"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nothing_runs_on_an_unsound_file() {
+    let directory = TempDir::new();
+    let file = directory.write("bad.toml", "[[app]]\nupstream = \"https://a\"\n");
+
+    let ran = output(&["run", "--config", file.to_str().unwrap()]);
+
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(ran.stdout.is_empty());
+    assert!(
+        String::from_utf8(ran.stderr)
+            .unwrap()
+            .contains("comes later")
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let checked = output(&["check", "no-such.toml"]);
+
+    assert_eq!(checked.status.code(), Some(1));
+    let text = String::from_utf8(checked.stderr).unwrap();
+    assert!(text.starts_with("tidegate: cannot read the configuration file no-such.toml: "));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    for args in [
+        &["run"][..],
+        &["check"],
+        &["fly"],
+        &["run", "--workers", "many"],
+        &[],
+    ] {
+        assert_eq!(output(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn the_demos_shop_is_not_shown_to_people() {
+    let help = output(&["--help"]);
+
+    assert_eq!(help.status.code(), Some(0));
+    let text = String::from_utf8(help.stdout).unwrap();
+    assert!(text.contains("run") && text.contains("check") && text.contains("demo"));
+    assert!(
+        !text
+            .lines()
+            .any(|line| line.trim_start().starts_with("shop")),
+        "{text}"
+    );
+}

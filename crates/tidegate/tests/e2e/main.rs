@@ -1,0 +1,13 @@
+//! The real binary, from the outside: its command line, its start and end, its metrics, and real
+//! applications behind it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod backend;
+mod bodies;
+mod check;
+mod client;
+mod metrics;
+mod process;
+mod run;
+mod tomcat;
