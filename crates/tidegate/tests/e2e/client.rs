@@ -1,6 +1,6 @@
 //! A plain HTTP/1.1 client: one request on a connection, the answer read to its end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::process::PATIENCE;
