@@ -5,10 +5,16 @@
 //! when every bar holds, 1 when one is missed, and 3 when the machine was too busy for a result.
 
 mod gateway_bulkhead;
+mod gateway_client_gone;
+mod gateway_dead_work;
 mod gateway_incident;
+mod gateway_leaks;
 mod gateway_probes;
+mod gateway_proxy_cost;
+mod gateway_refusal_cost;
 mod gateway_reserve;
 mod gateway_shed_order;
+mod gateway_slow_readers;
 mod gateway_worked_example;
 mod harness;
 
@@ -35,6 +41,12 @@ const DRILLS: &[Drill] = &[
     gateway_reserve::DRILL,
     gateway_bulkhead::DRILL,
     gateway_probes::DRILL,
+    gateway_dead_work::DRILL,
+    gateway_client_gone::DRILL,
+    gateway_slow_readers::DRILL,
+    gateway_leaks::DRILL,
+    gateway_refusal_cost::DRILL,
+    gateway_proxy_cost::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.

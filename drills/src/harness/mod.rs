@@ -3,6 +3,7 @@
 
 mod args;
 mod ask;
+mod drive;
 mod gateway;
 mod metrics;
 mod peer;
@@ -10,9 +11,11 @@ mod place;
 mod play;
 mod shop;
 mod verdict;
+mod wait;
 
 pub(crate) use args::Args;
 pub(crate) use ask::ask;
+pub(crate) use drive::Drive;
 pub(crate) use gateway::{Gateway, GatewaySetup};
 pub(crate) use metrics::Metrics;
 pub(crate) use peer::{Peer, PeerSetup};
@@ -20,6 +23,7 @@ pub(crate) use place::{Cores, TempDir, free_port};
 pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series};
 pub(crate) use shop::{ShopProcess, ShopSetup};
 pub(crate) use verdict::{Figure, Verdict, say};
+pub(crate) use wait::wait_for;
 
 use std::time::Duration;
 

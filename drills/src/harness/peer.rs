@@ -25,9 +25,12 @@ pub(crate) struct PeerSetup {
     pub(crate) upstream: SocketAddr,
     /// Its threads (HAProxy) or worker processes (nginx).
     pub(crate) threads: u32,
-    /// HAProxy: requests passed on at once, all others queue; `None` for no such limit.
+    /// Requests passed on at once; `None` for no such limit.
     pub(crate) requests_max: Option<u32>,
-    /// HAProxy: longest time in that queue.
+    /// Requests beyond that which may wait, further ones being refused; `None` for all of them.
+    /// nginx has no queue: it passes these on as well.
+    pub(crate) queue_max: Option<u32>,
+    /// HAProxy: longest time in the queue.
     pub(crate) queue_timeout: Duration,
     /// The core it is kept on; `None` for whichever is free.
     pub(crate) core: Option<usize>,
@@ -47,6 +50,7 @@ impl PeerSetup {
             upstream,
             threads: 1,
             requests_max: None,
+            queue_max: None,
             queue_timeout: Duration::from_secs(10),
             core: None,
         }
@@ -59,12 +63,21 @@ impl Peer {
         let program = program("nginx", "nginx-light")?;
         let dir = TempDir::new()?;
         let address = loopback(free_port()?);
-        let file = dir.path().join("nginx.conf");
-        fs::write(&file, nginx_conf(setup, address, dir.path()))?;
-        let mut command = vec![program.display().to_string()];
-        command.extend(["-e".to_owned(), "stderr".to_owned(), "-c".to_owned()]);
-        command.push(file.display().to_string());
-        Self::start(&command, address, dir, setup.core)
+        let (upstream, location) = nginx_proxy(setup);
+        let conf = nginx_conf(setup.threads, address, dir.path(), &upstream, &location);
+        Self::start_nginx(&program, address, dir, &conf, setup.core)
+    }
+
+    /// Starts an nginx that answers by itself, at once, with a body of `bytes` bytes: a backend that
+    /// costs next to nothing.
+    pub(crate) fn answering(bytes: usize, core: Option<usize>) -> anyhow::Result<Self> {
+        let program = program("nginx", "nginx-light")?;
+        let dir = TempDir::new()?;
+        let address = loopback(free_port()?);
+        let body = "n".repeat(bytes);
+        let location = format!("default_type text/plain; return 200 \"{body}\";");
+        let conf = nginx_conf(1, address, dir.path(), "", &location);
+        Self::start_nginx(&program, address, dir, &conf, core)
     }
 
     /// Starts HAProxy.
@@ -100,6 +113,21 @@ impl Peer {
             workers.push(id);
         }
         Ok(workers)
+    }
+
+    fn start_nginx(
+        program: &Path,
+        address: SocketAddr,
+        dir: TempDir,
+        conf: &str,
+        core: Option<usize>,
+    ) -> anyhow::Result<Self> {
+        let file = dir.path().join("nginx.conf");
+        fs::write(&file, conf)?;
+        let mut command = vec![program.display().to_string()];
+        command.extend(["-e".to_owned(), "stderr".to_owned(), "-c".to_owned()]);
+        command.push(file.display().to_string());
+        Self::start(&command, address, dir, core)
     }
 
     fn start(
@@ -159,7 +187,13 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn nginx_conf(setup: &PeerSetup, address: SocketAddr, dir: &Path) -> String {
+fn nginx_conf(
+    threads: u32,
+    address: SocketAddr,
+    dir: &Path,
+    upstream: &str,
+    location: &str,
+) -> String {
     let dir = dir.display();
     format!(
         "daemon off;
@@ -175,22 +209,44 @@ http {{
   uwsgi_temp_path {dir}/uwsgi;
   scgi_temp_path {dir}/scgi;
   keepalive_requests 1000000000;
-  upstream app {{ server {upstream}; keepalive 1024; keepalive_requests 1000000000; }}
+  limit_conn_zone $server_port zone=all:1m;
+  {upstream}
   server {{
     listen {address} backlog=65535;
     location / {{
+      {location}
+    }}
+  }}
+}}
+"
+    )
+}
+
+/// What nginx needs beside the rest to pass requests on: its upstream block, and its location.
+fn nginx_proxy(setup: &PeerSetup) -> (String, String) {
+    let upstream = format!(
+        "upstream app {{ server {}; keepalive 1024; keepalive_requests 1000000000; }}",
+        setup.upstream
+    );
+    let limit = match (setup.requests_max, setup.queue_max) {
+        (Some(requests), Some(queue)) => format!(
+            "limit_conn all {}; limit_conn_status 503; limit_conn_log_level info;
+      add_header Retry-After 1 always;",
+            requests + queue
+        ),
+        _ => String::new(),
+    };
+    let location = format!(
+        "{limit}
       proxy_pass http://app;
       proxy_http_version 1.1;
       proxy_set_header Connection \"\";
       proxy_set_header Host $http_host;
       proxy_set_header X-Forwarded-For $remote_addr;
-    }}
-  }}
-}}
-",
-        threads = setup.threads,
-        upstream = setup.upstream,
-    )
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-Host $http_host;"
+    );
+    (upstream, location)
 }
 
 fn haproxy_cfg(setup: &PeerSetup, address: SocketAddr) -> String {
@@ -198,6 +254,16 @@ fn haproxy_cfg(setup: &PeerSetup, address: SocketAddr) -> String {
         .requests_max
         .map(|requests| format!(" maxconn {requests}"))
         .unwrap_or_default();
+    // Where the server's own queue is full, HAProxy lets requests wait for any server of the
+    // backend, so that maxqueue refuses nothing: the rule does.
+    let rule = match (setup.requests_max, setup.queue_max) {
+        (Some(requests), Some(queue)) => format!(
+            "http-request return status 503 content-type text/plain string busy hdr Retry-After 1 \
+             if {{ be_conn(app) gt {} }}",
+            requests + queue
+        ),
+        _ => String::new(),
+    };
     format!(
         "global
   nbthread {threads}
@@ -215,8 +281,11 @@ defaults
   timeout http-request 10s
 frontend clients
   bind {address} backlog 65535
+  http-request set-header X-Forwarded-Proto http
+  http-request set-header X-Forwarded-Host %[req.hdr(host)]
   default_backend app
 backend app
+  {rule}
   server app {upstream}{limit}
 ",
         threads = setup.threads,
