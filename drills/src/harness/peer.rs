@@ -240,6 +240,7 @@ fn nginx_proxy(setup: &PeerSetup) -> (String, String) {
         "{limit}
       proxy_pass http://app;
       proxy_http_version 1.1;
+      proxy_read_timeout 1h;
       proxy_set_header Connection \"\";
       proxy_set_header Host $http_host;
       proxy_set_header X-Forwarded-For $remote_addr;
@@ -267,7 +268,6 @@ fn haproxy_cfg(setup: &PeerSetup, address: SocketAddr) -> String {
     format!(
         "global
   nbthread {threads}
-  maxconn 30000
 defaults
   mode http
   option http-keep-alive
@@ -275,7 +275,7 @@ defaults
   option forwardfor
   http-reuse always
   timeout client 75s
-  timeout server 60s
+  timeout server 1h
   timeout connect 1s
   timeout queue {queue_ms}ms
   timeout http-request 10s
