@@ -89,6 +89,15 @@ impl http_body::Body for Body {
     }
 }
 
+/// What a frame costs beside its bytes. Bounds that counted bytes alone would be no bounds against
+/// somebody who sends one byte at a time.
+const FRAME_BYTES: usize = 128;
+
+/// Memory that `frame` takes.
+fn footprint(frame: &Frame<Bytes>) -> usize {
+    FRAME_BYTES + frame.data_ref().map_or(0, Bytes::len)
+}
+
 fn len(bytes: &Bytes) -> u64 {
     bytes.len() as u64
 }

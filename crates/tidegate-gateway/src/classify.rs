@@ -30,15 +30,6 @@ pub struct Label {
     pub deadline: Mono,
 }
 
-/// Both clocks, read once for a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// For measuring.
-    pub mono: Mono,
-    /// For comparing with what other machines say.
-    pub wall: Wall,
-}
-
 /// A header that was ignored because it makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
@@ -84,12 +75,14 @@ pub fn app_of<'a, B>(
 }
 
 /// What `request` is to `app`. What a stranger says may only lower its class and shorten its
-/// patience; `ignored` hears of headers that make no sense.
+/// patience; `ignored` hears of headers that make no sense. The wall clock is read when there is
+/// another machine's reading to compare it with.
 pub fn label<B>(
     request: &Request<B>,
     app: &AppPlan,
     trusted: bool,
-    now: Now,
+    now: Mono,
+    wall: impl FnOnce() -> Wall,
     mut ignored: impl FnMut(Malformed),
 ) -> Label {
     let headers = request.headers();
@@ -122,11 +115,11 @@ pub fn label<B>(
 
     let patience = patience(headers, trusted, plan.patience, &mut ignored);
     let waited = if trusted {
-        waited(headers, now.wall, &mut ignored)
+        waited(headers, wall, &mut ignored)
     } else {
         Duration::ZERO
     };
-    let deadline = (now.mono + patience).minus(waited);
+    let deadline = (now + patience).minus(waited);
     Label {
         route,
         group: plan.group,
@@ -256,11 +249,15 @@ fn patience(
     }
 }
 
-fn waited(headers: &HeaderMap, now: Wall, ignored: &mut impl FnMut(Malformed)) -> Duration {
+fn waited(
+    headers: &HeaderMap,
+    now: impl FnOnce() -> Wall,
+    ignored: &mut impl FnMut(Malformed),
+) -> Duration {
     let Some(value) = headers.get(REQUEST_START) else {
         return Duration::ZERO;
     };
-    timing::waited_before(value.as_bytes(), now).unwrap_or_else(|| {
+    timing::waited_before(value.as_bytes(), now()).unwrap_or_else(|| {
         ignored(Malformed::Start);
         Duration::ZERO
     })

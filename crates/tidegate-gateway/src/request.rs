@@ -10,10 +10,11 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use tidegate_core::deadline;
 use tidegate_core::facts::{Facts, RouteId};
+use tidegate_core::time::Mono;
 use tidegate_http::refusal::Refusal;
 
 use crate::body::{Body, BodyError, Upload};
-use crate::classify::{self, Label, Now};
+use crate::classify::{self, Label};
 use crate::context::{Conn, Thread};
 use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
@@ -46,13 +47,10 @@ pub async fn handle(
         return turn_away(thread, Refusal::NoApp);
     };
     let app = &shared.apps[index];
-    let now = Now {
-        mono: shared.clock.now(),
-        wall: shared.clock.wall(),
-    };
-    let label = classify::label(&request, &app.plan, conn.trusted, now, |header| {
-        thread.recorder.malformed(header);
-    });
+    let now = shared.clock.now();
+    let wall = || shared.clock.wall();
+    let ignored = |header| thread.recorder.malformed(header);
+    let label = classify::label(&request, &app.plan, conn.trusted, now, wall, ignored);
     thread.recorder.arrived(index, label.class, label.labelled);
     let visit = Visit {
         thread,
@@ -66,16 +64,16 @@ pub async fn handle(
     let slot = match app.plan.mode {
         Mode::Shadow => visit.enter_shadow(now, &upload),
         Mode::Enforce => {
-            if label.deadline <= now.mono {
+            if label.deadline <= now {
                 return visit.refuse(Refusal::Expired, Duration::ZERO);
             }
-            if let Some(turned) = app.gate.peek(now.mono, label.class, label.group) {
+            if let Some(turned) = app.gate.peek(now, label.class, label.group) {
                 return visit.turned(turned);
             }
             // Asking for a body that was announced with Expect makes the client send it: a refusal
             // before that is the cheaper one, so it is left alone, and a client that leaves is only
             // seen later.
-            let entered = match Gate::enter(thread, index, now.mono, visit.facts(&upload)) {
+            let entered = match Gate::enter(thread, index, now, visit.facts(&upload)) {
                 Entry::Admitted(slot) => {
                     thread.recorder.admitted(index, label.class, None);
                     Ok(slot)
@@ -143,9 +141,9 @@ impl Visit<'_> {
         }
     }
 
-    fn enter_shadow(&self, now: Now, upload: &Upload) -> Slot {
+    fn enter_shadow(&self, now: Mono, upload: &Upload) -> Slot {
         let facts = self.facts(upload);
-        let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, now.mono, facts);
+        let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, now, facts);
         self.thread
             .recorder
             .shadow(self.app, self.label.class, verdict);
@@ -162,7 +160,9 @@ impl Visit<'_> {
     fn refuse(&self, refusal: Refusal, drain: Duration) -> Response<Body> {
         let recorder = &self.thread.recorder;
         recorder.refused(self.app, self.label.class, refusal);
-        recorder.answered(self.app, refusal.status());
+        if refusal != Refusal::ClientGone {
+            recorder.answered(self.app, refusal.status());
+        }
         let seconds = refusal
             .says_when_to_retry()
             .then(|| self.thread.draw(|rng| deadline::retry_after(drain, rng)));

@@ -103,6 +103,7 @@ impl Slot {
     pub fn first_byte(&mut self, now: Mono, status: StatusCode) {
         self.first_byte = FirstByte::Seen(now);
         let fast = now.since(self.started) < FAST_ERROR_MAX;
+        // 503 is an application's own word for too much work.
         self.ending = if self.caller == Caller::ToldOff || status == StatusCode::SERVICE_UNAVAILABLE
         {
             Ending::Overloaded

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::BodyError;
+use super::{BodyError, footprint};
 
 /// Memory for answers that are read ahead, over all clients of an application.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Budget {
 
 /// A pipe that begins with `frames`.
 pub(crate) fn pipe(budget: &Arc<Budget>, frames: VecDeque<Frame<Bytes>>) -> (Writer, Reader) {
-    let bytes = frames.iter().map(size).sum();
+    let bytes = frames.iter().map(footprint).sum();
     budget.used.fetch_add(bytes, Ordering::Relaxed);
     let state = State {
         frames,
@@ -114,7 +114,7 @@ impl Writer {
 
     /// Adds a frame.
     pub(crate) fn push(&self, frame: Frame<Bytes>) {
-        let bytes = size(&frame);
+        let bytes = footprint(&frame);
         let reader = {
             let mut state = self.0.lock();
             if state.gone {
@@ -158,7 +158,7 @@ impl Reader {
                     }
                 };
             };
-            let bytes = size(&frame);
+            let bytes = footprint(&frame);
             state.bytes -= bytes;
             self.0.budget.used.fetch_sub(bytes, Ordering::Relaxed);
             (frame, state.writer.take())
@@ -214,10 +214,6 @@ impl Pipe {
     }
 }
 
-fn size(frame: &Frame<Bytes>) -> usize {
-    frame.data_ref().map_or(0, Bytes::len)
-}
-
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
@@ -228,8 +224,13 @@ fn wake(waker: Option<Waker>) {
 mod tests {
     use super::*;
 
+    /// A frame that takes so many bytes of memory.
     fn data(bytes: usize) -> Frame<Bytes> {
-        Frame::data(Bytes::from(vec![b'x'; bytes]))
+        Frame::data(Bytes::from(vec![
+            b'x';
+            bytes
+                - footprint(&Frame::data(Bytes::new()))
+        ]))
     }
 
     fn room(writer: &Writer) -> Poll<Room> {
@@ -238,66 +239,66 @@ mod tests {
 
     fn read(reader: &Reader) -> Poll<Option<Result<usize, BodyError>>> {
         let frame = reader.poll_frame(&Context::from_waker(Waker::noop()));
-        frame.map(|frame| frame.map(|frame| frame.map(|frame| size(&frame))))
+        frame.map(|frame| frame.map(|frame| frame.map(|frame| footprint(&frame))))
     }
 
     #[test]
     fn a_writer_waits_once_its_answer_is_ahead_by_the_bound() {
-        let budget = Arc::new(Budget::new(10, 1000));
+        let budget = Arc::new(Budget::new(1000, 100_000));
         let (writer, reader) = pipe(&budget, VecDeque::new());
 
-        writer.push(data(6));
+        writer.push(data(600));
         assert_eq!(room(&writer), Poll::Ready(Room::Free));
-        writer.push(data(6));
+        writer.push(data(600));
         assert_eq!(room(&writer), Poll::Pending);
 
-        assert_eq!(read(&reader), Poll::Ready(Some(Ok(6))));
+        assert_eq!(read(&reader), Poll::Ready(Some(Ok(600))));
         assert_eq!(room(&writer), Poll::Ready(Room::Free));
     }
 
     #[test]
     fn an_exhausted_total_slows_answers_down_and_stops_none() {
-        let budget = Arc::new(Budget::new(100, 10));
+        let budget = Arc::new(Budget::new(10_000, 1000));
         let (greedy, _slow) = pipe(&budget, VecDeque::new());
         let (writer, reader) = pipe(&budget, VecDeque::new());
-        greedy.push(data(50));
+        greedy.push(data(5000));
 
         assert_eq!(
             room(&writer),
             Poll::Ready(Room::Free),
             "nothing of it is buffered"
         );
-        writer.push(data(5));
+        writer.push(data(500));
         assert_eq!(room(&writer), Poll::Pending);
 
-        assert_eq!(read(&reader), Poll::Ready(Some(Ok(5))));
+        assert_eq!(read(&reader), Poll::Ready(Some(Ok(500))));
         assert_eq!(room(&writer), Poll::Ready(Room::Free));
     }
 
     #[test]
     fn every_byte_is_given_back() {
-        let budget = Arc::new(Budget::new(100, 100));
-        let (writer, reader) = pipe(&budget, VecDeque::from([data(7)]));
-        writer.push(data(9));
-        assert_eq!(budget.used(), 16);
+        let budget = Arc::new(Budget::new(10_000, 10_000));
+        let (writer, reader) = pipe(&budget, VecDeque::from([data(700)]));
+        writer.push(data(900));
+        assert_eq!(budget.used(), 1600);
 
-        assert_eq!(read(&reader), Poll::Ready(Some(Ok(7))));
+        assert_eq!(read(&reader), Poll::Ready(Some(Ok(700))));
         drop(reader);
         assert_eq!(budget.used(), 0);
 
-        writer.push(data(9));
+        writer.push(data(900));
         assert_eq!(budget.used(), 0, "nobody reads it");
         assert_eq!(room(&writer), Poll::Ready(Room::Gone));
     }
 
     #[test]
     fn half_an_answer_never_looks_whole() {
-        let budget = Arc::new(Budget::new(100, 100));
-        let (writer, reader) = pipe(&budget, VecDeque::from([data(7)]));
+        let budget = Arc::new(Budget::new(10_000, 10_000));
+        let (writer, reader) = pipe(&budget, VecDeque::from([data(700)]));
 
         drop(writer);
 
-        assert_eq!(read(&reader), Poll::Ready(Some(Ok(7))));
+        assert_eq!(read(&reader), Poll::Ready(Some(Ok(700))));
         assert!(!reader.is_at_end());
         assert_eq!(read(&reader), Poll::Ready(Some(Err(BodyError::Broken))));
     }

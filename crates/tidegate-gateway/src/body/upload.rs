@@ -12,10 +12,10 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
-use super::BodyError;
+use super::{BodyError, footprint};
 
 /// Bytes of a body that are read while its request waits: enough for a form, little enough to hold
-/// for everybody in a queue.
+/// for everybody in a queue. The last frame may go over it.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// The body of a request on its way to the application.
@@ -75,7 +75,7 @@ impl Upload {
                 Poll::Ready(None) => self.rest = None,
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(BodyError::ClientBroken),
                 Poll::Ready(Some(Ok(frame))) => {
-                    self.kept_bytes += frame.data_ref().map_or(0, Bytes::len);
+                    self.kept_bytes += footprint(&frame);
                     self.kept.push_back(frame);
                     self.end_if_ended();
                 }

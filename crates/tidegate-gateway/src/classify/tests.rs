@@ -74,11 +74,10 @@ fn app() -> AppPlan {
     }
 }
 
-fn now() -> Now {
-    Now {
-        mono: Mono::from_millis(50_000),
-        wall: Wall::from_micros(1_700_000_000_500_000),
-    }
+const NOW: Mono = Mono::from_millis(50_000);
+
+fn wall() -> Wall {
+    Wall::from_micros(1_700_000_000_500_000)
 }
 
 fn request(method: Method, target: &str, lines: &[(&str, &str)]) -> Request<()> {
@@ -94,7 +93,8 @@ fn labelled(target: &str, lines: &[(&str, &str)], trusted: bool) -> Label {
         &request(Method::GET, target, lines),
         &app(),
         trusted,
-        now(),
+        NOW,
+        wall,
         |header| panic!("{header:?} makes sense"),
     )
 }
@@ -104,13 +104,13 @@ fn class(target: &str, lines: &[(&str, &str)], trusted: bool) -> Class {
 }
 
 fn patience(lines: &[(&str, &str)], trusted: bool) -> Duration {
-    labelled("/", lines, trusted).deadline.since(now().mono)
+    labelled("/", lines, trusted).deadline.since(NOW)
 }
 
 #[test]
 fn the_first_route_that_takes_all_of_a_request_has_it() {
     let app = app();
-    let route = |request: Request<()>| label(&request, &app, false, now(), |_| {}).route;
+    let route = |request: Request<()>| label(&request, &app, false, NOW, wall, |_| {}).route;
 
     assert_eq!(route(request(Method::GET, "/checkout/pay?x=1", &[])), 0);
     assert_eq!(route(request(Method::PUT, "/a", &[("x-beta", "yes")])), 1);
@@ -241,10 +241,12 @@ fn nonsense_is_ignored_and_counted() {
     );
     let mut seen = Vec::new();
 
-    let label = label(&request, &app(), true, now(), |header| seen.push(header));
+    let label = label(&request, &app(), true, NOW, wall, |header| {
+        seen.push(header)
+    });
 
     assert_eq!(label.class, Class::Anonymous);
-    assert_eq!(label.deadline, now().mono + PATIENCE);
+    assert_eq!(label.deadline, NOW + PATIENCE);
     assert_eq!(
         seen,
         [Malformed::Class, Malformed::Timeout, Malformed::Start]

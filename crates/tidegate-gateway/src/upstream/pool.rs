@@ -4,13 +4,15 @@
 //! threads nor hand one over at the cap, and it repeats requests on its own.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tidegate_core::time::Mono;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::Connection;
 use super::{Connections, UpstreamFailure};
@@ -93,10 +95,10 @@ impl Upstream {
         self: &Arc<Self>,
         lane: usize,
     ) -> Result<Connection, UpstreamFailure> {
-        let until = Instant::now() + self.plan.connect_timeout;
-        if let Some(connection) = self.take_idle(lane, until).await {
+        if let Some(connection) = self.take_idle(lane).await {
             return Ok(connection);
         }
+        let until = Instant::now() + self.plan.connect_timeout;
         self.acquire_slowly(lane, until).await
     }
 
@@ -156,7 +158,7 @@ impl Upstream {
         if let Some(permit) = self.reserve() {
             return self.open_until(permit, until).await;
         }
-        if let Some(connection) = self.take_from_others(lane, until).await {
+        if let Some(connection) = self.take_from_others(lane).await {
             return Ok(connection);
         }
         let offer = self.join_line();
@@ -165,12 +167,13 @@ impl Upstream {
             return self.open_until(permit, until).await;
         }
         for lane in self.lanes_from(lane) {
-            if let Some(connection) = self.take_idle(lane, until).await {
+            if let Some(connection) = self.take_idle(lane).await {
                 return Ok(connection);
             }
         }
-        match tokio::time::timeout_at(until, offer).await {
-            Ok(Ok(Offer::Idle(connection))) => settle(connection, until)
+        match timeout_at(until, offer).await {
+            Ok(Ok(Offer::Idle(connection))) => self
+                .settle(connection)
                 .await
                 .ok_or(UpstreamFailure::Connections),
             Ok(Ok(Offer::Room(permit))) => self.open_until(permit, until).await,
@@ -178,9 +181,9 @@ impl Upstream {
         }
     }
 
-    async fn take_from_others(&self, lane: usize, until: Instant) -> Option<Connection> {
+    async fn take_from_others(&self, lane: usize) -> Option<Connection> {
         for other in self.lanes_from(lane).skip(1) {
-            if let Some(connection) = self.take_idle(other, until).await {
+            if let Some(connection) = self.take_idle(other).await {
                 return Some(connection);
             }
         }
@@ -194,13 +197,27 @@ impl Upstream {
 
     /// The most recently used idle connection of thread `lane` that can take a request, which
     /// nearly all can this very moment.
-    async fn take_idle(&self, lane: usize, until: Instant) -> Option<Connection> {
+    async fn take_idle(&self, lane: usize) -> Option<Connection> {
         while let Some(connection) = self.pop(lane) {
-            if let Some(connection) = settle(connection, until).await {
+            if let Some(connection) = self.settle(connection).await {
                 return Some(connection);
             }
         }
         None
+    }
+
+    /// Waits until a connection can take a request, which nearly all can this very moment; `None`
+    /// when it cannot.
+    async fn settle(&self, mut connection: Connection) -> Option<Connection> {
+        let now = poll_fn(|context| Poll::Ready(connection.poll_ready(context))).await;
+        let ready = match now {
+            Poll::Ready(ready) => ready,
+            Poll::Pending => {
+                let ready = poll_fn(|context| connection.poll_ready(context));
+                timeout(self.plan.connect_timeout, ready).await.ok()?
+            }
+        };
+        ready.ok().map(|()| connection)
     }
 
     fn pop(&self, lane: usize) -> Option<Connection> {
@@ -229,7 +246,7 @@ impl Upstream {
         permit: Permit,
         until: Instant,
     ) -> Result<Connection, UpstreamFailure> {
-        match tokio::time::timeout_at(until, Connection::open(&self.plan, permit)).await {
+        match timeout_at(until, Connection::open(&self.plan, permit)).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(_)) | Err(_) => Err(UpstreamFailure::Connect),
         }
@@ -309,15 +326,6 @@ impl Drop for Permit {
                 Some(Offer::Idle(_)) | None => return,
             }
         }
-    }
-}
-
-/// Waits until a connection can take a request; `None` when it cannot.
-async fn settle(mut connection: Connection, until: Instant) -> Option<Connection> {
-    let ready = std::future::poll_fn(|context| connection.poll_ready(context));
-    match tokio::time::timeout_at(until, ready).await {
-        Ok(Ok(())) => Some(connection),
-        Ok(Err(_)) | Err(_) => None,
     }
 }
 

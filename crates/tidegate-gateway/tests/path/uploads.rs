@@ -101,3 +101,24 @@ async fn the_answer_may_come_before_the_body_is_all_there() {
     assert!(call.is_closed().await, "it will not get the rest");
     site.settles_at(0, 0).await;
 }
+
+#[tokio::test]
+async fn a_body_that_takes_its_time_is_no_late_answer() {
+    let app = App::open().await;
+    let mut plan = plan(&app, 1);
+    let response_timeout = Duration::from_millis(100);
+    plan.apps[0].upstream.response_timeout = response_timeout;
+    let site = Site::start(plan);
+    let mut client = site.client().await;
+
+    client.write(HALF).await;
+    let mut call = app.call().await;
+    call.read_until("hello").await;
+    tokio::time::sleep(3 * response_timeout).await;
+    client.write("world").await;
+    call.read_until("world").await;
+    call.answer("ok").await;
+
+    assert_eq!(client.read().await.text(), "ok");
+    site.ends_with(1, 0, 0).await;
+}
