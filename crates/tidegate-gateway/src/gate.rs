@@ -120,13 +120,17 @@ impl Gate {
             let State {
                 admission, actions, ..
             } = &mut *state;
-            let entry = match admission.arrive(now, &facts, actions) {
+            let arrival = admission.arrive(now, &facts, actions);
+            // Before the newcomer is seated: its ticket may have the index of one that was just
+            // evicted for it, whose news is still to be delivered there.
+            let woken = state.deliver();
+            let entry = match arrival {
                 Arrival::Admitted(ticket) => {
                     Entry::Admitted(Slot::new(thread, app, &facts, ticket, now))
                 }
                 Arrival::Refused(reason) => Entry::Refused(Turned {
                     reason,
-                    drain: admission.drain(),
+                    drain: state.admission.drain(),
                 }),
                 Arrival::Queued { ticket, leave_at } => {
                     let place = Arc::new(Place::default());
@@ -142,7 +146,7 @@ impl Gate {
                     })
                 }
             };
-            (entry, state.deliver())
+            (entry, woken)
         };
         wake(woken);
         entry

@@ -58,6 +58,32 @@ async fn a_refusal_says_when_to_come_back_and_keeps_the_connection() {
 }
 
 #[tokio::test]
+async fn a_higher_class_takes_the_place_of_a_lower_one_and_each_hears_its_own_news() {
+    let app = App::open().await;
+    let mut plan = plan(&app, 1);
+    plan.apps[0].admission.queue_max = 1;
+    let site = Site::start(plan);
+    let (mut first, mut background, mut user) = (
+        site.client().await,
+        site.client().await,
+        site.client().await,
+    );
+
+    first.get("/1").await;
+    let mut call = app.call().await;
+    background.get_with("/2", "sec-purpose: prefetch\r\n").await;
+    site.settles_at(1, 1).await;
+    user.get("/3").await;
+
+    let refusal = background.read().await;
+    assert_eq!(refusal.header("tidegate-reason"), Some("displaced"));
+    site.settles_at(1, 1).await;
+    call.answer("one").await;
+    call.again().await.unwrap().answer("three").await;
+    assert_eq!(user.read().await.text(), "three");
+}
+
+#[tokio::test]
 async fn work_that_nobody_waits_for_is_not_begun() {
     let app = App::open().await;
     let site = Site::start(plan(&app, 1));
