@@ -65,7 +65,7 @@ impl Upload {
         expected.min(KEPT_BYTES_MAX as u64) as u32
     }
 
-    /// Reads on and keeps what comes, up to [`KEPT_BYTES_MAX`]; pending for ever when that much is
+    /// Reads on and keeps what comes, up to `KEPT_BYTES_MAX`; pending for ever when that much is
     /// there or the body has ended. Ready means that the client has gone.
     pub fn poll_keep(&mut self, context: &mut Context<'_>) -> Poll<BodyError> {
         while self.kept_bytes < KEPT_BYTES_MAX {
