@@ -156,13 +156,16 @@ async fn burning_uses_cpu_time_and_other_laws_keep_the_mean() {
     };
     let shop = Shop::open(ANYWHERE, plan).unwrap();
 
-    let before = crate::measure::cpu_time(std::process::id()).unwrap();
+    // Threads of other tests may end meanwhile: only the whole process's time never falls.
+    let used = || crate::measure::sample(std::process::id()).unwrap().cpu;
+    let before = used();
     ask(shop.address(), &Request::get("/burn?us=30000"))
         .await
         .unwrap();
-    let after = crate::measure::cpu_time(std::process::id()).unwrap();
+    let after = used();
 
-    assert!(after - before >= Duration::from_millis(30));
+    // Each reading is cut to whole ticks of 10 ms.
+    assert!(after - before >= Duration::from_millis(20));
     assert_eq!(
         ask(shop.address(), &Request::get("/browse/1"))
             .await
