@@ -11,7 +11,7 @@ use tidegate_http::names::{
     ENVOY_TIMEOUT_MS, GRPC_TIMEOUT, PURPOSE, REQUEST_START, SEC_PURPOSE, TIDEGATE_CLASS,
     TIDEGATE_TIMEOUT_MS,
 };
-use tidegate_http::{criticality, timing};
+use tidegate_http::{criticality, path, timing};
 
 use crate::plan::{AppPlan, Matcher, RoutePlan};
 
@@ -65,13 +65,13 @@ pub fn app_of<'a, B>(
     request: &Request<B>,
     mut apps: impl Iterator<Item = &'a AppPlan>,
 ) -> Option<usize> {
-    let path = request.uri().path();
+    let path = path::canonical(request.uri().path());
     // CONNECT names no path, and tunnels are not what an application in front of us is for.
     if path.is_empty() || request.method() == Method::CONNECT {
         return None;
     }
     let host = host_of(request);
-    apps.position(|app| app.matches(&host, path))
+    apps.position(|app| app.matches(&host, &path))
 }
 
 /// What `request` is to `app`. What a stranger says may only lower its class and shorten its
@@ -86,8 +86,8 @@ pub fn label<B>(
     mut ignored: impl FnMut(Malformed),
 ) -> Label {
     let headers = request.headers();
-    let path = request.uri().path();
-    let (route, plan) = route_of(request.method(), path, headers, app);
+    let path = path::canonical(request.uri().path());
+    let (route, plan) = route_of(request.method(), &path, headers, app);
 
     let said = headers.get(TIDEGATE_CLASS).and_then(|value| {
         let class = criticality::parse(value.as_bytes());
@@ -99,7 +99,7 @@ pub fn label<B>(
     let (class, labelled) = match said.filter(|_| trusted) {
         Some(class) => (class, true),
         None => {
-            let known = plan.class.or_else(|| recognised(request, app));
+            let known = plan.class.or_else(|| recognised(request, &path, app));
             let class = known.unwrap_or(Class::Anonymous);
             let prefetch = is_prefetch(headers).then_some(Class::Background);
             let lowered = [said, prefetch]
@@ -181,12 +181,11 @@ fn takes(matcher: &Matcher, method: &Method, path: &str, headers: &HeaderMap) ->
 }
 
 /// The class that a request earns by its cookies or its path.
-fn recognised<B>(request: &Request<B>, app: &AppPlan) -> Option<Class> {
+fn recognised<B>(request: &Request<B>, path: &str, app: &AppPlan) -> Option<Class> {
     if has_session(request.headers(), &app.session_cookies) {
         return Some(Class::SignedIn);
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let path = request.uri().path();
     let is_static = reads
         && app
             .static_extensions

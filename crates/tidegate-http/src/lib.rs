@@ -4,5 +4,6 @@ pub mod criticality;
 pub mod framing;
 pub mod hops;
 pub mod names;
+pub mod path;
 pub mod refusal;
 pub mod timing;

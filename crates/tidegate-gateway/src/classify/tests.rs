@@ -290,3 +290,37 @@ fn tunnels_are_for_no_application() {
 
     assert_eq!(app_of(&connect, apps.iter()), None);
 }
+
+#[test]
+fn another_spelling_of_a_path_makes_no_other_class() {
+    for path in [
+        "/checkout/../browse",
+        "/checkout/%2e%2e/browse",
+        "/checkout/..;/browse",
+        "/checkout%2F..%2Fbrowse",
+    ] {
+        assert_eq!(class(path, &[], false), Class::Anonymous, "{path}");
+    }
+    for path in [
+        "//checkout/pay",
+        "/%63heckout/pay",
+        "/browse/../checkout/pay",
+        "/checkout;jsessionid=1/pay",
+    ] {
+        assert_eq!(class(path, &[], false), Class::Critical, "{path}");
+    }
+    assert_eq!(class("/report;x=.css", &[], false), Class::Anonymous);
+}
+
+#[test]
+fn another_spelling_of_a_path_reaches_no_other_application() {
+    let mut admin = app();
+    admin.path_prefix = "/admin/".into();
+    let apps = [admin, app()];
+    let index = |path| app_of(&request(Method::GET, path, &[]), apps.iter());
+
+    for path in ["//admin/x", "/%61dmin/x", "/shop/../admin/x"] {
+        assert_eq!(index(path), Some(0), "{path}");
+    }
+    assert_eq!(index("/admin/../shop"), Some(1));
+}
