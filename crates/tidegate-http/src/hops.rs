@@ -1,6 +1,6 @@
 //! Headers that are for the next hop only, and must not go further.
 
-use http::header::{CONNECTION, EXPECT, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::names::{COMMANDS, KEEP_ALIVE, TIDEGATE_PREFIX};
@@ -26,8 +26,10 @@ pub fn strip_request(headers: &mut HeaderMap, from: Peer) {
     for name in headers.keys() {
         found.note(name);
         let text = name.as_str();
-        let foreign = from == Peer::Stranger && text.starts_with(TIDEGATE_PREFIX);
-        if foreign || text.starts_with("proxy-") {
+        let is_alias = text.contains('_');
+        let foreign = (from == Peer::Stranger || is_alias) && is_any(text, &SAID_BY_PROXIES);
+        let framing = is_alias && is_any(text, &FRAMING);
+        if foreign || framing || is_any(text, &["proxy-"]) {
             found.others.push(name.clone());
         }
     }
@@ -57,6 +59,11 @@ pub fn strip_response(headers: &mut HeaderMap) -> Persistence {
         }
     }
 
+    if found.transfer_encoding {
+        // The coding is what has framed the answer (RFC 9112, 6.3). Passed on, a length that says
+        // otherwise would let the client see the end of the answer somewhere else.
+        headers.remove(CONTENT_LENGTH);
+    }
     let persistence = if found.connection {
         persistence(headers)
     } else {
@@ -132,6 +139,27 @@ impl Found {
             headers.remove(name);
         }
     }
+}
+
+/// What only a proxy of ours may say, by whole names or, up to a closing `-`, by beginnings.
+const SAID_BY_PROXIES: [&str; 4] = [
+    TIDEGATE_PREFIX,
+    "x-forwarded-",
+    "forwarded",
+    "x-request-start",
+];
+
+/// Names whose aliases would tell some applications another end of the request.
+const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
+
+/// Whether `name` is one of `known`. CGI, WSGI and their kin cannot tell `_` from `-`, so that
+/// `X_Forwarded_For` is `X-Forwarded-For` to the application behind them, and to us.
+fn is_any(name: &str, known: &[&str]) -> bool {
+    known.iter().any(|known| {
+        let same = |(a, b): (u8, u8)| a == b || (a == b'_' && b == b'-');
+        let fits = name.len() == known.len() || (name.len() > known.len() && known.ends_with('-'));
+        fits && name.bytes().zip(known.bytes()).all(same)
+    })
 }
 
 /// End-to-end headers that a client cannot have removed by naming them in `Connection`.
@@ -230,6 +258,54 @@ mod tests {
 
         assert_eq!(trusted.len(), 2);
         assert!(stranger.is_empty());
+    }
+
+    #[test]
+    fn what_proxies_say_is_not_for_strangers_to_say() {
+        let lines = [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-forwarded-port", "443"),
+            ("x-forwarded-ssl", "on"),
+            ("forwarded", "for=1.1.1.1"),
+            ("x-request-start", "t=1"),
+        ];
+        let (mut trusted, mut stranger) = (headers(&lines), headers(&lines));
+
+        strip_request(&mut trusted, Peer::Trusted);
+        strip_request(&mut stranger, Peer::Stranger);
+
+        assert_eq!(trusted.len(), lines.len());
+        assert!(stranger.is_empty(), "{stranger:?}");
+    }
+
+    #[test]
+    fn an_underscore_makes_no_other_name() {
+        let lines = [
+            ("x_forwarded_for", "1.1.1.1"),
+            ("x-forwarded_proto", "https"),
+            ("tidegate_class", "critical"),
+            ("x_request_start", "t=1"),
+            ("proxy_connection", "close"),
+            ("content_length", "5"),
+            ("transfer_encoding", "chunked"),
+            ("x_shop_id", "7"),
+        ];
+
+        for peer in [Peer::Trusted, Peer::Stranger] {
+            let mut request = headers(&lines);
+            strip_request(&mut request, peer);
+            assert_eq!(request.len(), 1, "{request:?}");
+            assert_eq!(request["x_shop_id"], "7");
+        }
+    }
+
+    #[test]
+    fn an_answer_in_chunks_has_no_length_beside() {
+        let mut answer = headers(&[("content-length", "3"), ("transfer-encoding", "chunked")]);
+
+        strip_response(&mut answer);
+
+        assert!(answer.is_empty(), "{answer:?}");
     }
 
     #[test]

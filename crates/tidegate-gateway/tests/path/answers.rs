@@ -272,3 +272,22 @@ async fn a_switch_of_protocols_that_nobody_asked_for_goes_no_further() {
     assert_eq!(client.read().await.status(), 502);
     site.settles_at(0, 0).await;
 }
+
+#[tokio::test]
+async fn an_answer_with_a_length_beside_its_chunks_ends_where_the_chunks_do() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1));
+    let mut client = site.client().await;
+
+    client.get("/").await;
+    let mut call = app.call().await;
+    call.write(
+        "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n0\r\n\r\n",
+    )
+    .await;
+
+    let answer = client.read().await;
+    assert_eq!((answer.status(), answer.text()), (200, "hello"));
+    site.settles_at(0, 0).await;
+}
