@@ -86,7 +86,7 @@ pub async fn handle(
                 Ok(slot) => slot,
                 Err(Some(turned)) => return visit.turned(turned),
                 // Counted when it left the queue.
-                Err(None) => return answer(Refusal::ClientGone, None),
+                Err(None) => return answer(body_refusal(conn), None),
             }
         }
     };
@@ -102,7 +102,7 @@ pub async fn handle(
         Err(NoAnswer::Client(BodyError::ClientSilent)) => {
             visit.refuse(Refusal::BodyTimeout, Duration::ZERO)
         }
-        Err(NoAnswer::Client(_)) => visit.refuse(Refusal::ClientGone, Duration::ZERO),
+        Err(NoAnswer::Client(_)) => visit.refuse(body_refusal(conn), Duration::ZERO),
     }
 }
 
@@ -180,6 +180,14 @@ async fn wait_and_read(mut wait: Wait, upload: &mut Upload) -> Result<Slot, Opti
         upload.poll_keep(context).map(|_| Err(None))
     })
     .await
+}
+
+/// Why a body broke off: what came was none, or nothing more came.
+fn body_refusal(conn: &Conn) -> Refusal {
+    match conn.framing.untaken() {
+        Some(_) => Refusal::BadFraming,
+        None => Refusal::ClientGone,
+    }
 }
 
 fn refusal_for(failure: UpstreamFailure) -> Refusal {

@@ -122,3 +122,21 @@ async fn a_body_that_takes_its_time_is_no_late_answer() {
     assert_eq!(client.read().await.text(), "ok");
     site.ends_with(1, 0, 0).await;
 }
+
+#[tokio::test]
+async fn a_body_that_is_none_is_a_bad_request_and_not_a_refusal_for_capacity() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1));
+
+    for chunks in ["-3\r\nabc\r\n", "3\r\nabcd\r\n", "0\r\nhost: other\r\n\r\n"] {
+        let mut client = site.client().await;
+        let head = "POST / HTTP/1.1\r\nhost: shop\r\ntransfer-encoding: chunked\r\n\r\n";
+        client.write(format!("{head}{chunks}")).await;
+
+        let answer = client.read().await;
+        assert_eq!(answer.status(), 400, "{chunks:?}");
+        assert_eq!(answer.header("tidegate-reason"), Some("bad_framing"));
+        assert_eq!(answer.header("retry-after"), None);
+    }
+    site.settles_at(0, 0).await;
+}
