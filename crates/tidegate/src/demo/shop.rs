@@ -14,30 +14,30 @@ const FILES_WANTED: u64 = 65_536;
 
 /// Run the demo's shop alone.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ShopArgs {
+pub(crate) struct ShopArgs {
     /// Where to listen; port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Jobs done at once.
     #[arg(long, default_value_t = 100)]
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// Mean time of a job in milliseconds.
     #[arg(long, default_value_t = 50)]
-    pub service_ms: u64,
+    pub(crate) service_ms: u64,
     /// How the times of jobs are spread.
     #[arg(long, value_enum, default_value = "fixed")]
-    pub law: Law,
+    pub(crate) law: Law,
     /// By how much `/recommend` jobs take longer.
     #[arg(long, default_value_t = 1.0)]
-    pub recommend_factor: f64,
+    pub(crate) recommend_factor: f64,
     /// Bytes of an ordinary answer's body.
     #[arg(long, default_value_t = 256)]
-    pub answer_bytes: usize,
+    pub(crate) answer_bytes: usize,
 }
 
 /// How the times of jobs are spread.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum Law {
+pub(crate) enum Law {
     /// All the same.
     Fixed,
     /// The sum of four exponential stages.
@@ -47,7 +47,7 @@ pub enum Law {
 }
 
 /// Runs the shop until SIGTERM or SIGINT.
-pub fn shop(args: ShopArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn shop(args: ShopArgs) -> anyhow::Result<ExitCode> {
     let plan = ShopPlan {
         slots: args.slots,
         service: Duration::from_millis(args.service_ms),
