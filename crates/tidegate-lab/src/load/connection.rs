@@ -10,6 +10,8 @@ use super::answer::{Head, Malformed, Parser};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 8 * 1024;
+/// Local ports tried for one connection.
+const PORTS_TRIED: u32 = 16;
 
 /// An open connection.
 pub(super) struct Connection {
@@ -35,16 +37,7 @@ impl Connection {
     pub(super) async fn open(target: SocketAddr, source: Option<IpAddr>) -> io::Result<Self> {
         let stream = match source {
             None => TcpStream::connect(target).await?,
-            Some(source) => {
-                let socket = match target {
-                    SocketAddr::V4(_) => TcpSocket::new_v4()?,
-                    SocketAddr::V6(_) => TcpSocket::new_v6()?,
-                };
-                // Ports whose last connection is in TIME_WAIT may be taken again.
-                socket.set_reuseaddr(true)?;
-                socket.bind(SocketAddr::new(source, 0))?;
-                socket.connect(target).await?
-            }
+            Some(source) => connect_from(source, target).await?,
         };
         stream.set_nodelay(true)?;
         Ok(Self {
@@ -176,5 +169,27 @@ impl Connection {
     fn read(&mut self) -> io::Result<usize> {
         self.buffer.reserve(READ_BYTES);
         self.stream.try_read_buf(&mut self.buffer)
+    }
+}
+
+/// Connects from a port of `source` that the kernel picks before it knows where to, so that it may
+/// pick one whose last connection to `target` has only just ended. That is no fault of the server.
+async fn connect_from(source: IpAddr, target: SocketAddr) -> io::Result<TcpStream> {
+    let mut tries = 1;
+    loop {
+        let socket = match target {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        match socket.connect(target).await {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrNotAvailable && tries < PORTS_TRIED =>
+            {
+                tries += 1;
+            }
+            other => return other,
+        }
     }
 }

@@ -111,10 +111,12 @@ fn setting(scene: &Scene, capacity: f64, plan: &LoadPlan) -> Setting {
         end_s += load.length.as_secs_f64();
         (phase.name, end_s)
     });
+    let patience = plan.kinds.iter().map(|kind| kind.patience.visit).max();
     Setting {
         title: scene.title.clone(),
         capacity,
         phases: phases.collect(),
+        patience_s: patience.map_or(0, |longest| longest.as_secs_f64().ceil() as usize),
     }
 }
 

@@ -179,20 +179,19 @@ impl<'a> Scorecard<'a> {
     /// Phase `index`, a row for each kind.
     fn classes(&self, index: usize) -> Table {
         let mut table = Table::new([
-            "visitors",
-            "class",
-            "offered/s",
-            "bare: answered/s",
-            "good/s",
+            "visitors (class), per second",
+            "offered",
+            "bare: answered",
             "good",
+            "%",
             "p99 ms",
-            "Tidegate: answered/s",
-            "good/s",
+            "Tidegate: answered",
             "good",
+            "%",
             "p99 ms",
         ]);
         for (position, kind) in self.tidegate.report.kinds.iter().enumerate() {
-            let mut row = vec![kind.name.clone(), kind.class.clone()];
+            let mut row = vec![format!("{} ({})", kind.name, kind.class)];
             for (side, outcome) in [self.bare, self.tidegate].into_iter().enumerate() {
                 let report = &outcome.report;
                 let steady = report.steady(index);
@@ -203,7 +202,7 @@ impl<'a> Scorecard<'a> {
                 }
                 row.push(format!("{:.0}", tally.answers as f64 / length));
                 row.push(format!("{:.0}", tally.good as f64 / length));
-                row.push(format!("{:.1} %", tally.good_share() * 100.0));
+                row.push(format!("{:.1}", tally.good_share() * 100.0));
                 row.push(p99(&report.phases[index].good[position]));
             }
             table.row(row);

@@ -108,9 +108,8 @@ fn draw(
             frame.render_widget(Paragraph::new("comes next").dim().block(next), right);
         }
     }
-    let keys = "offered ".to_owned();
     let legend = Line::from(vec![
-        keys.dark_gray(),
+        "offered ".dark_gray(),
         "good ".green(),
         "refused ".yellow(),
         "  q stops".dim(),
@@ -121,8 +120,7 @@ fn draw(
 fn side(frame: &mut Frame<'_>, area: Rect, setting: &Setting, guard: Guard, progress: &Progress) {
     let rows = [Constraint::Min(6), Constraint::Length(4)];
     let [chart, facts] = Layout::vertical(rows).areas(area);
-    // A second counts once all of its visits may have ended; the last two still fill up.
-    let whole = progress.seconds.len().saturating_sub(2);
+    let whole = setting.whole(progress);
     let points = |value: fn(&tidegate_lab::load::Tally) -> u64| -> Vec<(f64, f64)> {
         let seconds = progress.seconds[..whole].iter().enumerate();
         seconds

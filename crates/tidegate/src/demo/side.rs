@@ -44,6 +44,16 @@ pub(super) struct Progress {
     pub(super) samples: Vec<Sample>,
 }
 
+impl Progress {
+    /// What was seen inside at `seconds`, or last before that.
+    pub(super) fn sample_at(&self, seconds: f64) -> Option<&Sample> {
+        self.samples
+            .iter()
+            .rev()
+            .find(|sample| sample.at_s <= seconds)
+    }
+}
+
 /// The inside of a run at one moment.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Sample {
@@ -122,8 +132,9 @@ pub(super) fn play(
             return Ok(None);
         }
     }
+    progress.seconds = run.seconds().iter().map(all_kinds).collect();
     let report = run.join().context("the visitors failed")?;
-    view.keep(guard, progress.clone());
+    view.keep(guard, progress.clone())?;
     Ok(Some(Outcome {
         guard,
         report,

@@ -19,6 +19,8 @@ pub(super) struct Setting {
     pub(super) capacity: f64,
     /// Names and ends of the phases, in seconds.
     pub(super) phases: Vec<(&'static str, f64)>,
+    /// Seconds until all visits of one second have ended.
+    pub(super) patience_s: usize,
 }
 
 impl Setting {
@@ -26,6 +28,11 @@ impl Setting {
     pub(super) fn phase_at(&self, seconds: f64) -> &'static str {
         let phase = self.phases.iter().find(|(_, end)| seconds < *end);
         phase.map_or("last visitors", |(name, _)| name)
+    }
+
+    /// How many seconds of `progress` are whole: all visits that came in them have ended.
+    pub(super) fn whole(&self, progress: &Progress) -> usize {
+        progress.seconds.len().saturating_sub(1 + self.patience_s)
     }
 
     /// When the last visitor comes.
@@ -69,7 +76,8 @@ impl View {
         match self {
             Self::Screen(screen) => screen.show(guard, progress, pause),
             Self::Lines(lines) => {
-                lines.show(guard, progress)?;
+                let whole = lines.setting.whole(progress);
+                lines.show(guard, progress, whole)?;
                 std::thread::sleep(pause);
                 Ok(Wish::GoOn)
             }
@@ -77,24 +85,30 @@ impl View {
     }
 
     /// Keeps a run that is over in sight.
-    pub(super) fn keep(&mut self, guard: Guard, progress: Progress) {
+    pub(super) fn keep(&mut self, guard: Guard, progress: Progress) -> io::Result<()> {
         match self {
             Self::Screen(screen) => screen.keep(guard, progress),
-            Self::Lines(lines) => lines.shown_s = 0,
+            Self::Lines(lines) => {
+                lines.show(guard, &progress, progress.seconds.len())?;
+                lines.shown_s = 0;
+            }
         }
+        Ok(())
     }
 }
 
 impl Lines {
-    /// A line for each second that is over. Its visits may still be going on.
-    fn show(&mut self, guard: Guard, progress: &Progress) -> io::Result<()> {
-        while self.shown_s + 1 < progress.seconds.len() {
+    /// A line for each of the first `whole` seconds that has had none.
+    fn show(&mut self, guard: Guard, progress: &Progress, whole: usize) -> io::Result<()> {
+        while self.shown_s < whole {
             let tally = &progress.seconds[self.shown_s];
-            let queue = progress.samples.last().map_or(0, |sample| {
-                sample
-                    .gateway
-                    .map_or(sample.shop_queue, |gateway| gateway.queued.into())
-            });
+            let queue = progress
+                .sample_at(self.shown_s as f64 + 1.0)
+                .map_or(0, |sample| {
+                    sample
+                        .gateway
+                        .map_or(sample.shop_queue, |gateway| gateway.queued.into())
+                });
             writeln!(
                 io::stderr(),
                 "{:15} {:15} {:3} s  offered {:5}  good {:5}  refused {:5}  gave up {:5}  queue {queue}",
