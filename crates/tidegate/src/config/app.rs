@@ -18,6 +18,8 @@ use super::section::Section;
 
 const APPS_MAX: usize = 100;
 const CONNECTIONS_WITHOUT_WORKERS: u32 = 1024;
+/// Nothing is held back in shadow mode, so the connections must not do it either.
+const CONNECTIONS_IN_SHADOW: u32 = 10_000;
 
 /// The applications at `[[app]]`.
 pub(crate) fn apps(root: &Section<'_>, problems: &Problems) -> Vec<AppPlan> {
@@ -172,10 +174,17 @@ fn upstream_address(section: &Section<'_>) -> Option<(String, u16)> {
 }
 
 fn connections_max(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU32>) -> NonZeroU32 {
-    let by_default = workers.unwrap_or_else(|| non_zero(CONNECTIONS_WITHOUT_WORKERS));
+    let by_default = match (section.choice("mode"), workers) {
+        (Some("shadow"), _) => workers
+            .map_or(0, NonZeroU32::get)
+            .max(CONNECTIONS_IN_SHADOW),
+        (_, Some(workers)) => workers.get(),
+        (_, None) => CONNECTIONS_WITHOUT_WORKERS,
+    };
     let connections = section
         .count_if_set("connections_max")
-        .map_or(by_default, non_zero);
+        .unwrap_or(by_default);
+    let connections = non_zero(connections);
     if !section.sound(&["connections_max", "workers"]) {
         return connections;
     }

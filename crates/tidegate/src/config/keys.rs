@@ -261,7 +261,7 @@ pub(crate) const APP: &[Key] = &[
             min: 1,
             max: 60_000,
         },
-        Follows("workers, else 1024"),
+        Follows("workers, else 1024; in shadow mode 10000"),
     ),
     key("keep_alive", Switch, Is("true")),
     key(

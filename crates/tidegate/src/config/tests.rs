@@ -83,6 +83,14 @@ fn workers_fix_the_limit_and_the_connections() {
 }
 
 #[test]
+fn shadow_mode_holds_nothing_back_for_want_of_connections() {
+    let app = &plan(&format!("{MINIMAL}workers = 64\nmode = \"shadow\"\n")).apps[0];
+
+    assert_eq!(app.limit, Kind::Static(64.try_into().unwrap()));
+    assert_eq!(app.upstream.connections_max.get(), 10_000);
+}
+
+#[test]
 fn flags_alone_make_a_plan() {
     let flags = Flags {
         upstream: Some("http://[::1]:8000".to_owned()),

@@ -7,6 +7,7 @@ mod backend;
 mod bodies;
 mod check;
 mod client;
+mod deploy;
 mod metrics;
 mod process;
 mod run;

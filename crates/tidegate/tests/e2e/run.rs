@@ -192,7 +192,7 @@ fn shadow_mode_lets_everything_in() {
         &directory,
         &format!(
             "[[app]]\nupstream = \"http://{}\"\nworkers = 1\nqueue_max = 0\nmode = \"shadow\"\n\
-             connections_max = 8\n",
+             ",
             backend.address
         ),
     );
