@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Longest wait.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 /// How often it is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
