@@ -102,7 +102,12 @@ pub async fn handle(
         Err(NoAnswer::Client(BodyError::ClientSilent)) => {
             visit.refuse(Refusal::BodyTimeout, Duration::ZERO)
         }
-        Err(NoAnswer::Client(_)) => visit.refuse(body_refusal(conn), Duration::ZERO),
+        Err(NoAnswer::Client(_)) => match body_refusal(conn) {
+            // It was admitted, and counted as work for a caller who had gone: as a refusal it
+            // would be counted twice.
+            Refusal::ClientGone => answer(Refusal::ClientGone, None),
+            refusal => visit.refuse(refusal, Duration::ZERO),
+        },
     }
 }
 
