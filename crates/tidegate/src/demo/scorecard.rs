@@ -223,3 +223,119 @@ fn push(text: &mut String, more: &str) {
     // Writing to a String does not fail.
     let _ = text.write_str(more);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tidegate_lab::load::{KindReport, PhaseReport, SecondReport, Tally};
+
+    use super::super::Args;
+    use super::super::side::{Guard, Sample};
+    use super::*;
+
+    fn scene() -> Scene {
+        let json = Some(PathBuf::from("-"));
+        Scene::new(&Args {
+            seconds: None,
+            slow_dependency: false,
+            incident: false,
+            json,
+        })
+    }
+
+    /// Phases of 5 s in which so many visits per second were good, one kind, jobs at 1,000/s.
+    fn outcome(guard: Guard, good: [u64; 4]) -> Outcome {
+        let second = |good| {
+            let offered = 5_000;
+            let refused = offered - good;
+            SecondReport {
+                kinds: vec![Tally {
+                    offered,
+                    good,
+                    refused,
+                    answers: good,
+                    ..Tally::default()
+                }],
+            }
+        };
+        let phase = |index: usize| PhaseReport {
+            name: scene().phases[index].name.to_owned(),
+            from_s: 5.0 * index as f64,
+            to_s: 5.0 * (index + 1) as f64,
+            good: vec![Percentiles::default()],
+            good_all: Percentiles::default(),
+        };
+        let kind = KindReport {
+            name: "visitor".to_owned(),
+            class: "anonymous".to_owned(),
+            total: Tally::default(),
+            good: Percentiles::default(),
+            refusal: Percentiles::default(),
+        };
+        let seconds = good
+            .into_iter()
+            .flat_map(|good| (0..5).map(move |_| second(good)));
+        let sample = |tick: u64| Sample {
+            at_s: tick as f64 / 4.0,
+            finished: tick * 250,
+            ..Sample::default()
+        };
+        Outcome {
+            guard,
+            report: Report {
+                seed: 1,
+                phases: (0..4).map(phase).collect(),
+                kinds: vec![kind],
+                seconds: seconds.collect(),
+                send_lag_p99_ms: 1.0,
+                steal_share: 0.0,
+                invalid: Vec::new(),
+            },
+            samples: (0..80).map(sample).collect(),
+        }
+    }
+
+    #[test]
+    fn protection_holds_when_it_does_so_in_every_phase_past_the_knee() {
+        let scene = scene();
+        let bare = outcome(Guard::Bare, [1_400, 300, 0, 0]);
+        let good = outcome(Guard::Tidegate, [1_400, 1_800, 1_801, 1_400]);
+        let bad = outcome(Guard::Tidegate, [1_400, 1_900, 1_799, 1_400]);
+
+        let held = Scorecard::new(&scene, 2_000.0, &bare, &good);
+        let failed = Scorecard::new(&scene, 2_000.0, &bare, &bad);
+
+        assert_eq!(held.verdict, Verdict::Held);
+        assert_eq!(failed.verdict, Verdict::Failed);
+        assert_eq!(held.bars[0].bare_per_second, 300.0);
+        assert!(held.text().ends_with("Protection held.\n"));
+        assert!(failed.text().ends_with("Protection did NOT hold.\n"));
+    }
+
+    #[test]
+    fn an_invalid_run_is_no_result_however_it_ended() {
+        let scene = scene();
+        let mut bare = outcome(Guard::Bare, [1_400, 300, 0, 0]);
+        let tidegate = outcome(Guard::Tidegate, [1_400, 1_900, 1_900, 1_400]);
+        bare.report
+            .invalid
+            .push(Invalidity::SendLag { p99_ms: 7.0 });
+
+        let scorecard = Scorecard::new(&scene, 2_000.0, &bare, &tidegate);
+
+        assert_eq!(scorecard.verdict, Verdict::Invalid);
+        assert!(
+            scorecard
+                .text()
+                .contains("bare: send lag p99 7.0 ms is over 5 ms")
+        );
+    }
+
+    #[test]
+    fn jobs_are_counted_by_the_shop_in_the_steady_part_of_a_phase() {
+        let bare = outcome(Guard::Bare, [1_400, 300, 0, 0]);
+
+        assert_eq!(bare.throughput(2), 1_000.0);
+    }
+}
