@@ -1,11 +1,13 @@
 //! One application: where it is, what it serves, how it is protected.
 
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
 use tidegate_core::admission;
 use tidegate_core::limit::Kind;
 use tidegate_core::queue::Discipline;
 use tidegate_gateway::plan::{AppPlan, Mode, OnClientGone, UpstreamPlan};
+use tidegate_http::path;
 
 use super::bulkheads;
 use super::keys::APP;
@@ -21,8 +23,8 @@ const CONNECTIONS_WITHOUT_WORKERS: u32 = 1024;
 /// Nothing is held back in shadow mode, so the connections must not do it either.
 const CONNECTIONS_IN_SHADOW: u32 = 10_000;
 
-/// The applications at `[[app]]`.
-pub(crate) fn apps(root: &Section<'_>, problems: &Problems) -> Vec<AppPlan> {
+/// The applications at `[[app]]`; none of them may be at one of Tidegate's `own` addresses.
+pub(crate) fn apps(root: &Section<'_>, own: &[SocketAddr], problems: &Problems) -> Vec<AppPlan> {
     let mut apps: Vec<AppPlan> = Vec::new();
     let mut names = Names::reserving("", "application");
     let nodes = root.sections("app", "[[app]]");
@@ -39,6 +41,7 @@ pub(crate) fn apps(root: &Section<'_>, problems: &Problems) -> Vec<AppPlan> {
             format!("{} applications", nodes.len()),
             format!("write at most {APPS_MAX}"),
         );
+        return apps;
     }
     for node in nodes {
         let section = Section::new(
@@ -50,6 +53,7 @@ pub(crate) fn apps(root: &Section<'_>, problems: &Problems) -> Vec<AppPlan> {
         );
         let app = app(&section, &mut names, problems);
         refuse_unreachable(&section, &app, &apps);
+        refuse_own_address(&section, &app.upstream, own);
         apps.push(app);
     }
     apps
@@ -245,6 +249,15 @@ fn path_prefix(section: &Section<'_>) -> String {
             format!("`path_prefix = \"{prefix}\"` is no beginning of a path"),
             "write \"/\" for everything, or \"/shop/\", say",
         );
+    } else if path::canonical(prefix) != prefix {
+        section.refuse(
+            "path_prefix",
+            format!("`path_prefix = \"{prefix}\"` is no beginning of any path"),
+            format!(
+                "paths are matched in one spelling: write \"{}\"",
+                path::canonical(prefix)
+            ),
+        );
     }
     prefix.to_owned()
 }
@@ -281,15 +294,37 @@ fn static_extensions(section: &Section<'_>) -> Vec<String> {
                 "static_extensions",
                 place,
                 format!("`{text}` is no ending of a path"),
-                format!(
-                    "write it with its dot: \".{}\"",
-                    text.trim_start_matches(['*', '.'])
-                ),
+                match text.trim_start_matches(['*', '.']) {
+                    "" => "write the dot and what follows it, such as \".css\"".to_owned(),
+                    ending => format!("write it with its dot: \".{ending}\""),
+                },
             );
         }
         extensions.push(text.to_owned());
     }
     extensions
+}
+
+/// A gateway in front of itself would pass a request on to itself until nothing is left.
+fn refuse_own_address(section: &Section<'_>, upstream: &UpstreamPlan, own: &[SocketAddr]) {
+    let host = match upstream.host.parse::<IpAddr>() {
+        Ok(host) => host.to_canonical(),
+        Err(_) if upstream.host.eq_ignore_ascii_case("localhost") => [127, 0, 0, 1].into(),
+        Err(_) => return,
+    };
+    let is_here = host.is_loopback() || host.is_unspecified();
+    let same = own.iter().find(|own| {
+        let address = own.ip().to_canonical();
+        let meets = address == host || (is_here && address.is_unspecified());
+        own.port() != 0 && own.port() == upstream.port && meets
+    });
+    if let Some(same) = same.filter(|_| section.sound(&["upstream"])) {
+        section.refuse(
+            "upstream",
+            format!("the application's address is Tidegate's own, {same}"),
+            "write where the application listens, or let Tidegate listen somewhere else",
+        );
+    }
 }
 
 /// An application behind one that takes all of its requests would never see any.

@@ -54,7 +54,10 @@ pub(crate) fn admin(
 pub(crate) fn probes(section: &Section<'_>) -> ProbePlan {
     let mut paths = Vec::new();
     for (path, place) in section.texts("paths") {
-        if !path.starts_with('/') || path.contains(['*', '?', '#', ' ']) {
+        if !path.starts_with('/')
+            || path.contains(['*', '?', '#'])
+            || !path.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             section.refuse_item(
                 "paths",
                 place,

@@ -5,6 +5,7 @@
 
 mod app;
 mod bulkheads;
+mod file;
 mod keys;
 mod limit;
 mod listener;
@@ -20,6 +21,7 @@ use std::num::NonZeroUsize;
 use tidegate_gateway::plan::Plan;
 use toml::de::DeTable;
 
+pub(crate) use file::read;
 use problem::Problems;
 pub(crate) use problem::Refused;
 use section::Section;
@@ -75,6 +77,8 @@ fn plan(root: &Node, problems: &Problems) -> Plan {
         &listen,
         listener.address,
     );
+    let own: Vec<_> = admin.into_iter().chain([listener.address]).collect();
+    let apps = app::apps(&top, &own, problems);
     Plan {
         threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),
         listener,
@@ -82,7 +86,7 @@ fn plan(root: &Node, problems: &Problems) -> Plan {
         trusted: listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies"),
         probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
         drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
-        apps: app::apps(&top, problems),
+        apps,
     }
 }
 

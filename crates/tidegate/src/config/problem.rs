@@ -6,6 +6,15 @@ use std::ops::Range;
 
 use super::tree::Origin;
 
+/// Problems shown; the rest of them is counted.
+const SHOWN_MAX: usize = 50;
+
+/// Characters of a line of the file that are shown, around the place in question.
+const LINE_CHARS_MAX: usize = 120;
+
+/// Characters of a message or a fix that are shown: they may hold a value of the file.
+const TEXT_CHARS_MAX: usize = 1000;
+
 /// One thing that is wrong, where, and how to put it right.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Problem {
@@ -63,8 +72,11 @@ impl std::error::Error for Refused {}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for problem in &self.problems {
+        for problem in self.problems.iter().take(SHOWN_MAX) {
             self.show(f, problem)?;
+        }
+        if let Some(more @ 1..) = self.problems.len().checked_sub(SHOWN_MAX) {
+            writeln!(f, "… and {more} more\n")?;
         }
         match self.problems.len() {
             1 => write!(f, "1 error: the configuration is refused as a whole"),
@@ -75,7 +87,7 @@ impl fmt::Display for Refused {
 
 impl Refused {
     fn show(&self, f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
-        writeln!(f, "error: {}", problem.message)?;
+        writeln!(f, "error: {}", shown(&problem.message))?;
         let margin = match &problem.origin {
             Origin::Flag(flag) => {
                 writeln!(f, " --> {flag} on the command line")?;
@@ -95,19 +107,13 @@ impl Refused {
                     "", self.file, place.line_number, place.column
                 )?;
                 writeln!(f, "{:margin$} |", "")?;
-                writeln!(f, "{} | {}", place.line_number, place.line)?;
-                writeln!(
-                    f,
-                    "{:margin$} | {:indent$}{}",
-                    "",
-                    "",
-                    "^".repeat(place.width),
-                    indent = place.column - 1
-                )?;
+                let (line, indent, width) = place.excerpt();
+                writeln!(f, "{} | {line}", place.line_number)?;
+                writeln!(f, "{:margin$} | {:indent$}{}", "", "", "^".repeat(width),)?;
                 margin
             }
         };
-        writeln!(f, "{:margin$} = help: {}\n", "", problem.fix)
+        writeln!(f, "{:margin$} = help: {}\n", "", shown(&problem.fix))
     }
 }
 
@@ -131,6 +137,41 @@ impl<'t> Place<'t> {
             line: text[line_start..line_end].trim_end_matches('\r'),
             width: text[start..end].chars().count().max(1),
         }
+    }
+}
+
+impl Place<'_> {
+    /// What of the line is shown, how far into it the place is, and how wide.
+    fn excerpt(&self) -> (String, usize, usize) {
+        let before = self.column - 1;
+        let skipped = before.saturating_sub(LINE_CHARS_MAX / 4);
+        let line: String = self
+            .line
+            .chars()
+            .skip(skipped)
+            .take(LINE_CHARS_MAX)
+            .map(printable)
+            .collect();
+        let indent = before - skipped;
+        let width = self.width.min(LINE_CHARS_MAX - indent);
+        (line, indent, width)
+    }
+}
+
+/// `text` on one line, of bounded length, and without anything that a terminal would obey.
+fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(TEXT_CHARS_MAX).map(printable).collect();
+    if text.chars().nth(TEXT_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn printable(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        _ if c.is_control() => char::REPLACEMENT_CHARACTER,
+        _ => c,
     }
 }
 
@@ -168,6 +209,25 @@ mod tests {
                = help: write another one\n\n\
              1 error: the configuration is refused as a whole"
         );
+    }
+
+    #[test]
+    fn however_much_is_wrong_a_screen_shows_it() {
+        let long = format!("mode = \"{}\" \u{1b}[31m", "x".repeat(100_000));
+        let problems = Problems::default();
+        for _ in 0..1000 {
+            problems.add(&Origin::File(7..100_009), format!("`{long}`"), "write less");
+        }
+
+        let page = problems
+            .unless_any("t.toml", &long, ())
+            .unwrap_err()
+            .to_string();
+
+        assert!(page.len() < 100_000, "{}", page.len());
+        assert!(page.contains("… and 950 more"), "{page}");
+        assert!(page.ends_with("1000 errors: the configuration is refused as a whole"));
+        assert!(!page.contains('\u{1b}'));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method};
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_gateway::plan::{Matcher, PathPattern, RoutePlan};
+use tidegate_http::path;
 
 use super::bulkheads::Groups;
 use super::keys::ROUTE;
@@ -32,6 +33,8 @@ pub(crate) fn routes(
             format!("{} routes in one application", nodes.len()),
             format!("write at most {ROUTES_MAX}; patterns such as /api/** take many paths at once"),
         );
+        // Comparing each with all before it would take its time.
+        return vec![other(patience)];
     }
     // Routes whose conditions were refused match everything in their stand-in.
     let mut sound: Vec<RoutePlan> = Vec::new();
@@ -114,11 +117,18 @@ fn paths(section: &Section<'_>) -> Vec<PathPattern> {
     let mut patterns = Vec::new();
     for (key, text, place) in texts {
         match PathPattern::parse(text) {
+            // Only where it is more than another spelling: `?` must not become an escape.
             Ok(_) if text.contains(['?', '#', ' ']) => section.refuse_item(
                 key,
                 place,
                 format!("path pattern \"{text}\" can never fit"),
                 "paths are matched as sent, without query: remove what follows '?', write %20 for a space",
+            ),
+            Ok(_) if path::canonical(text) != text => section.refuse_item(
+                key,
+                place,
+                format!("path pattern \"{text}\" can never fit"),
+                format!("paths are matched in one spelling: write \"{}\"", path::canonical(text)),
             ),
             Ok(pattern) => patterns.push(pattern),
             Err(error) => section.refuse_item(
@@ -162,7 +172,7 @@ fn methods(section: &Section<'_>) -> Vec<Method> {
 }
 
 fn headers(section: &Section<'_>) -> Vec<(HeaderName, Option<HeaderValue>)> {
-    let mut headers = Vec::new();
+    let mut headers: Vec<(HeaderName, Option<HeaderValue>)> = Vec::new();
     for entry in section.table("headers") {
         let Ok(name) = entry.key.parse::<HeaderName>() else {
             section.refuse_item(
@@ -173,6 +183,14 @@ fn headers(section: &Section<'_>) -> Vec<(HeaderName, Option<HeaderValue>)> {
             );
             continue;
         };
+        if headers.iter().any(|(other, _)| *other == name) {
+            section.refuse_item(
+                "headers",
+                &entry.key_origin,
+                format!("header `{name}` is there twice"),
+                "capitals make no other header: remove one of them",
+            );
+        }
         let value = match &entry.node.value {
             Value::Text(text) if text == "*" => Ok(None),
             Value::Text(text) => text

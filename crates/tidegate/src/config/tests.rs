@@ -486,3 +486,58 @@ fn the_summary_says_what_follows() {
     assert!(summary.contains("recommendations: at most 13 of 64 slots"));
     assert!(summary.contains("/checkout/**   critical    default"));
 }
+
+#[test]
+fn an_application_is_never_at_an_address_of_tidegates_own() {
+    for (own, upstream) in [
+        ("listen]\naddress = \"0.0.0.0:8000\"", "127.0.0.1:8000"),
+        ("listen]\naddress = \"[::]:8000\"", "localhost:8000"),
+        ("listen]\naddress = \"127.0.0.1:8000\"", "127.0.0.1:8000"),
+        (
+            "listen]\naddress = \"127.0.0.1:8000\"",
+            "[::ffff:127.0.0.1]:8000",
+        ),
+        ("admin]\naddress = \"127.0.0.1:9000\"", "127.0.0.1:9000"),
+    ] {
+        let text = format!("[{own}\n[[app]]\nupstream = \"http://{upstream}\"\n");
+        let errors = errors(&text);
+        assert!(errors[0].1.contains("is Tidegate's own"), "{errors:?}");
+    }
+    plan("[listen]\naddress = \"192.0.2.1:8000\"\n[[app]]\nupstream = \"http://127.0.0.1:8000\"\n");
+}
+
+#[test]
+fn what_no_path_can_be_is_refused_with_what_it_can() {
+    for (path, same) in [
+        ("/a/../b", "/b"),
+        ("//x", "/x"),
+        ("/%61", "/a"),
+        ("/é", "/%C3%A9"),
+        ("/a\\n", "/a%0A"),
+        ("/a;b=c", "/a"),
+    ] {
+        for key in ["path_prefix = ", "[[app.route]]\nname = \"r\"\npath = "] {
+            let (_, help) = app_error(&format!("{key}\"{path}\""));
+            assert!(
+                help.ends_with(&format!("write \"{same}\"")),
+                "{path}: {help}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_header_is_the_same_in_capitals() {
+    let keys = "[[app.route]]\nname = \"r\"\npath = \"/a\"\nheaders = { X-A = \"1\", x-a = \"2\" }";
+
+    assert_eq!(app_error(keys).0, "header `x-a` is there twice");
+}
+
+#[test]
+fn far_too_many_routes_are_refused_in_no_time() {
+    let routes: String = (0..20_000)
+        .map(|n| format!("[[app.route]]\nname = \"r{n}\"\npath = \"/r{n}\"\n"))
+        .collect();
+
+    assert_eq!(app_error(&routes).0, "20000 routes in one application");
+}
