@@ -1,6 +1,7 @@
 //! `tidegate run`: starts the gateway, and ends it on a signal.
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,9 +12,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
 
+/// Client connections without which a start is not worth while.
+const CONNECTIONS_MIN: u64 = 64;
+
 /// Runs `plan` until a signal, and drains. A second signal stops at once.
-pub(crate) fn run(plan: Plan) -> anyhow::Result<ExitCode> {
-    raise_descriptor_limit(descriptors(&plan));
+pub(crate) fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
+    let needed = descriptors(&plan);
+    if let Some(allowed) = raise_descriptor_limit(needed) {
+        plan.listener.connections_max = fit(plan.listener.connections_max, needed, allowed)?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -93,8 +100,36 @@ fn descriptors(plan: &Plan) -> u64 {
     u64::from(clients) + upstreams.sum::<u64>() + 4 * plan.threads.get() as u64 + DESCRIPTORS_SPARE
 }
 
-/// Raises the soft limit on open files to what is `needed`, or as far as it goes.
-fn raise_descriptor_limit(needed: u64) {
+/// The client connections that there are files for when only `allowed` may be open, not `needed`.
+///
+/// With more, clients would take the files that connections to the application and the admin
+/// listener need, and everybody's requests would fail.
+fn fit(connections_max: NonZeroU32, needed: u64, allowed: u64) -> anyhow::Result<NonZeroU32> {
+    let others = needed - u64::from(connections_max.get());
+    let left = allowed.saturating_sub(others);
+    anyhow::ensure!(
+        left >= CONNECTIONS_MIN.min(connections_max.get().into()),
+        "the system allows {allowed} open files, and {others} are needed beside those of clients: \
+         raise the hard limit (ulimit -Hn, LimitNOFILE in a systemd unit) or lower connections_max in \
+         [[app]]"
+    );
+    let fitting = u32::try_from(left)
+        .ok()
+        .and_then(NonZeroU32::new)
+        .map_or(connections_max, |left| left.min(connections_max));
+    tracing::warn!(
+        allowed,
+        needed,
+        connections_max = fitting,
+        "fewer open files are allowed than the connection caps need, so fewer clients are let in: \
+         raise the hard limit (LimitNOFILE in a systemd unit) or lower connections_max"
+    );
+    Ok(fitting)
+}
+
+/// Raises the soft limit on open files to what is `needed`, or as far as it goes. Returns the limit
+/// if that is not enough.
+fn raise_descriptor_limit(needed: u64) -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let limit = getrlimit(Resource::Nofile);
@@ -112,12 +147,21 @@ fn raise_descriptor_limit(needed: u64) {
         tracing::warn!(%error, "cannot raise the limit on open files");
     }
     let current = getrlimit(Resource::Nofile).current;
-    if let Some(current) = current.filter(|&current| current < needed) {
-        tracing::warn!(
-            allowed = current,
-            needed,
-            "fewer open files are allowed than the connection caps need: raise the hard limit \
-             (LimitNOFILE in a systemd unit) or lower connections_max"
-        );
+    current.filter(|&current| current < needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_get_the_files_that_nothing_else_needs() {
+        let asked = NonZeroU32::new(10_000).unwrap();
+
+        assert_eq!(fit(asked, 11_000, 4096).unwrap().get(), 3096);
+        assert_eq!(fit(asked, 11_000, 1064).unwrap().get(), 64);
+        assert!(fit(asked, 11_000, 1063).is_err());
+        assert!(fit(asked, 11_000, 64).is_err());
+        assert_eq!(fit(NonZeroU32::MIN, 101, 101).unwrap().get(), 1);
     }
 }
