@@ -44,7 +44,7 @@ pub struct Gateway {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The listener's address cannot be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -52,7 +52,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The admin listener's address cannot be had.
-    #[error("cannot listen on {address} for administration: {source}")]
+    #[error("cannot listen on {address} for administration")]
     ListenAdmin {
         /// The address.
         address: SocketAddr,
@@ -60,7 +60,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The system gives us no threads or none of what their runtimes need.
-    #[error("cannot start threads: {0}")]
+    #[error("cannot start threads")]
     Threads(#[source] io::Error),
 }
 

@@ -34,6 +34,8 @@ pub(crate) fn start(level: Level, format: Format) {
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
+        // It would complain on standard error that standard error cannot be written, and panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal());
     match format {
         Format::Text => lines.init(),

@@ -5,11 +5,12 @@ mod demo;
 mod log;
 mod run;
 
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use config::{Flags, Refused, Summary};
 use tidegate_gateway::plan::Plan;
@@ -37,9 +38,10 @@ enum Command {
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("what to run").required(true).multiple(true).args(["config", "upstream"]))]
 struct RunArgs {
     /// Configuration file; without one, --upstream is enough and every default holds.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "upstream")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where the application listens, such as http://127.0.0.1:8000.
     #[arg(long, value_name = "URL")]
@@ -76,10 +78,11 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         // A refused configuration is a page of its own; anything else is one line with its causes.
-        match error.downcast_ref::<Refused>() {
-            Some(refused) => eprintln!("{refused}"),
-            None => eprintln!("tidegate: {error:#}"),
-        }
+        // Where nobody can be told, the exit code says it.
+        let _ = match error.downcast_ref::<Refused>() {
+            Some(refused) => writeln!(std::io::stderr(), "{refused}"),
+            None => writeln!(std::io::stderr(), "tidegate: {error:#}"),
+        };
         ExitCode::FAILURE
     })
 }
@@ -100,19 +103,26 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let plan = load(Some(file), &Flags::default())?;
-    println!(
+    let summary = Summary(&plan).to_string();
+    let written = writeln!(
+        std::io::stdout(),
         "{}: ok\n\n{}",
         file.display(),
-        Summary(&plan).to_string().trim_end()
+        summary.trim_end()
     );
-    Ok(ExitCode::SUCCESS)
+    match written {
+        // Who has read enough, as `head` does, has been told enough.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Plan> {
     let Some(file) = file else {
         return Ok(config::parse("no file", "", flags)?);
     };
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the configuration file {}", file.display()))?;
+    let text = config::read(file)?;
     Ok(config::parse(&file.display().to_string(), &text, flags)?)
 }

@@ -1,6 +1,6 @@
 //! `tidegate check`, and what is said when the command line is wrong.
 
-use crate::process::{TempDir, output};
+use crate::process::{TempDir, output, tidegate};
 
 #[test]
 fn a_sound_file_is_ok_and_says_what_follows() {
@@ -87,4 +87,31 @@ fn the_demos_shop_is_not_shown_to_people() {
             .any(|line| line.trim_start().starts_with("shop")),
         "{text}"
     );
+}
+
+#[test]
+fn output_that_goes_nowhere_is_no_panic() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/one-box.toml");
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+
+    let checked = tidegate()
+        .args(["check", example])
+        .stdout(full())
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+    let text = String::from_utf8(checked.stderr).unwrap();
+    assert!(text.starts_with("tidegate: cannot write"), "{text}");
+
+    let refused = tidegate()
+        .args(["check", "/no/such/file"])
+        .stderr(full())
+        .status()
+        .unwrap();
+    assert_eq!(refused.code(), Some(1));
 }

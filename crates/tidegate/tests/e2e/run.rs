@@ -2,10 +2,13 @@
 
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::client::{ask, get};
-use crate::process::{TempDir, Tidegate, output};
+use tidegate_lab::measure::Child;
+
+use crate::process::{PATIENCE, TempDir, Tidegate, output, tidegate};
 
 fn configuration(backend: &Backend) -> String {
     format!(
@@ -45,7 +48,7 @@ fn a_request_reaches_the_application_with_where_it_came_from_and_how_long_there_
 #[test]
 fn flags_alone_are_enough() {
     let backend = Backend::start();
-    let mut command = crate::process::tidegate();
+    let mut command = tidegate();
     command.args([
         "run",
         "--listen",
@@ -62,12 +65,7 @@ fn flags_alone_are_enough() {
         &format!("http://{}", backend.address),
     ]);
 
-    let child = tidegate_lab::measure::Child::start(
-        command,
-        "tidegate: listening on ",
-        crate::process::PATIENCE,
-    )
-    .unwrap();
+    let child = Child::start(command, "tidegate: listening on ", PATIENCE).unwrap();
 
     let (address, rest) = child
         .ready_line()
@@ -207,4 +205,35 @@ fn shadow_mode_lets_everything_in() {
     assert!(metrics.contains(counted), "{metrics}");
     backend.release();
     request.join().unwrap();
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let directory = TempDir::new();
+    let file = directory.write(
+        "tidegate.toml",
+        "[drain]\ndelay = \"0s\"\n[[app]]\nupstream = \"http://127.0.0.1:1\"\n",
+    );
+    let mut command = tidegate();
+    command.arg("run").arg("--config").arg(file);
+    command.args(["--listen", "127.0.0.1:0", "--admin", "off"]);
+    command.stderr(
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap(),
+    );
+    let mut child = Child::start(command, "tidegate: listening on ", PATIENCE).unwrap();
+
+    child.terminate().unwrap();
+
+    let begun = std::time::Instant::now();
+    let status = loop {
+        if let Some(status) = child.ended().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        thread::park_timeout(Duration::from_millis(5));
+    };
+    assert_eq!(status.code(), Some(0));
 }
