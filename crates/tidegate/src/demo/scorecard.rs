@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use tidegate_lab::load::{Invalidity, Percentiles, Report};
+use tidegate_lab::load::{Percentiles, Report};
 use tidegate_lab::report::Table;
 
 use super::scene::Scene;
@@ -124,23 +124,22 @@ impl<'a> Scorecard<'a> {
     }
 
     fn conclusion(&self) -> String {
-        let reasons = |outcome: &Outcome| {
-            let all: Vec<_> = outcome
-                .report
-                .invalid
-                .iter()
-                .map(Invalidity::to_string)
-                .collect();
-            all.join(", ")
-        };
         match self.verdict {
             Verdict::Held => "Protection held.\n".to_owned(),
             Verdict::Failed => "Protection did NOT hold.\n".to_owned(),
-            Verdict::Invalid => format!(
-                "INVALID: this machine was too busy for the run to count.\n  bare: {}\n  Tidegate: {}\n",
-                reasons(self.bare),
-                reasons(self.tidegate)
-            ),
+            Verdict::Invalid => {
+                let heading = "INVALID: this machine was too busy for the run to count.\n";
+                let mut text = heading.to_owned();
+                for outcome in [self.bare, self.tidegate] {
+                    for reason in &outcome.report.invalid {
+                        push(
+                            &mut text,
+                            &format!("  {}: {reason}\n", outcome.guard.name()),
+                        );
+                    }
+                }
+                text
+            }
         }
     }
 
@@ -228,7 +227,7 @@ fn push(text: &mut String, more: &str) {
 mod tests {
     use std::path::PathBuf;
 
-    use tidegate_lab::load::{KindReport, PhaseReport, SecondReport, Tally};
+    use tidegate_lab::load::{Invalidity, KindReport, PhaseReport, SecondReport, Tally};
 
     use super::super::Args;
     use super::super::side::{Guard, Sample};
@@ -328,7 +327,7 @@ mod tests {
         assert!(
             scorecard
                 .text()
-                .contains("bare: send lag p99 7.0 ms is over 5 ms")
+                .contains("bare shop: send lag p99 7.0 ms is over 5 ms")
         );
     }
 
