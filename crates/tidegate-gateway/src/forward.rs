@@ -125,10 +125,17 @@ fn append(headers: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
 }
 
 fn authority(upstream: &UpstreamPlan) -> HeaderValue {
-    let text = if upstream.port == 80 {
-        upstream.host.clone()
+    // A plan may hold an IPv6 address with or without the brackets that a Host needs.
+    let bare = upstream.host.contains(':') && !upstream.host.starts_with('[');
+    let host = if bare {
+        format!("[{}]", upstream.host)
     } else {
-        format!("{}:{}", upstream.host, upstream.port)
+        upstream.host.clone()
+    };
+    let text = if upstream.port == 80 {
+        host
+    } else {
+        format!("{host}:{}", upstream.port)
     };
     HeaderValue::from_maybe_shared(bytes::Bytes::from(text))
         .unwrap_or_else(|_| HeaderValue::from_static("localhost"))

@@ -147,3 +147,20 @@ fn the_application_hears_what_is_left_and_not_what_there_was() {
     );
     assert_eq!(head.headers["tidegate-timeout-ms"], "0");
 }
+
+#[test]
+fn an_application_at_an_ipv6_address_is_named_in_brackets() {
+    for (host, port, named) in [
+        ("::1", 8000, "[::1]:8000"),
+        ("[::1]", 80, "[::1]"),
+        ("shop", 8000, "shop:8000"),
+    ] {
+        let upstream = UpstreamPlan {
+            host: host.into(),
+            port,
+            ..upstream()
+        };
+
+        assert_eq!(authority(&upstream), named);
+    }
+}
