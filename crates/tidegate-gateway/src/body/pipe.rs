@@ -37,6 +37,19 @@ pub(crate) enum Room {
     Gone,
 }
 
+/// Memory in use for a part of an answer; given back when this is dropped.
+struct Charge {
+    pipe: Arc<Pipe>,
+    bytes: usize,
+}
+
+/// A part of an answer on its way to a client's socket. The engine gathers some of them before it
+/// writes, and they are in memory all the while.
+struct Charged {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
 struct Pipe {
     budget: Arc<Budget>,
     state: Mutex<State>,
@@ -45,6 +58,7 @@ struct Pipe {
 #[derive(Default)]
 struct State {
     frames: VecDeque<Frame<Bytes>>,
+    /// What they take, and what the client's socket has not taken of those that were read.
     bytes: usize,
     end: Option<Result<(), BodyError>>,
     gone: bool,
@@ -113,12 +127,17 @@ impl Writer {
     }
 
     /// Adds a frame.
-    pub(crate) fn push(&self, frame: Frame<Bytes>) {
+    pub(crate) fn push(&self, mut frame: Frame<Bytes>) {
         let bytes = footprint(&frame);
         let reader = {
             let mut state = self.0.lock();
             if state.gone {
                 return;
+            }
+            if state.bytes > 0 {
+                // It will stay for a while, and as it is it holds on to all of the buffer that it
+                // was read into, which may be many times its size.
+                frame = frame.map_data(|data| Bytes::copy_from_slice(&data));
             }
             state.frames.push_back(frame);
             state.bytes += bytes;
@@ -146,7 +165,7 @@ impl Reader {
         &self,
         context: &Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let (frame, writer) = {
+        let frame = {
             let mut state = self.0.lock();
             let Some(frame) = state.frames.pop_front() else {
                 return match state.end {
@@ -158,12 +177,13 @@ impl Reader {
                     }
                 };
             };
-            let bytes = footprint(&frame);
-            state.bytes -= bytes;
-            self.0.budget.used.fetch_sub(bytes, Ordering::Relaxed);
-            (frame, state.writer.take())
+            frame
         };
-        wake(writer);
+        let _charge = Charge {
+            pipe: Arc::clone(&self.0),
+            bytes: footprint(&frame),
+        };
+        let frame = frame.map_data(|bytes| Bytes::from_owner(Charged { bytes, _charge }));
         Poll::Ready(Some(Ok(frame)))
     }
 
@@ -184,19 +204,39 @@ impl std::fmt::Debug for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let (frames, writer) = {
+        let frames = {
             let mut state = self.0.lock();
             state.gone = true;
-            let bytes = std::mem::take(&mut state.bytes);
-            self.0.budget.used.fetch_sub(bytes, Ordering::Relaxed);
-            (std::mem::take(&mut state.frames), state.writer.take())
+            std::mem::take(&mut state.frames)
         };
-        drop(frames);
-        wake(writer);
+        // Wakes the writer, too, that waits for room or for the news that nobody reads any more.
+        self.0.give_back(frames.iter().map(footprint).sum());
+    }
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.pipe.give_back(self.bytes);
     }
 }
 
 impl Pipe {
+    fn give_back(&self, bytes: usize) {
+        let writer = {
+            let mut state = self.lock();
+            state.bytes -= bytes;
+            self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
+            state.writer.take()
+        };
+        wake(writer);
+    }
+
     fn end(&self, how: Result<(), BodyError>) {
         let reader = {
             let mut state = self.lock();
@@ -289,6 +329,25 @@ mod tests {
         writer.push(data(900));
         assert_eq!(budget.used(), 0, "nobody reads it");
         assert_eq!(room(&writer), Poll::Ready(Room::Gone));
+    }
+
+    #[test]
+    fn what_was_read_is_charged_for_until_it_is_written() {
+        let budget = Arc::new(Budget::new(1000, 10_000));
+        let (writer, reader) = pipe(&budget, VecDeque::from([data(1200)]));
+
+        let Poll::Ready(Some(Ok(frame))) = reader.poll_frame(&Context::from_waker(Waker::noop()))
+        else {
+            panic!("a frame is there");
+        };
+        assert_eq!(room(&writer), Poll::Pending);
+        assert_eq!(budget.used(), 1200);
+
+        // The engine lets go of a body before it has written all of it.
+        drop(reader);
+        assert_eq!(budget.used(), 1200);
+        drop(frame);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]
