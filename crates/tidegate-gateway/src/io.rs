@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::context::Clock;
 use crate::framing::{Framing, Phase, Scan};
 use crate::link::Link;
+use crate::parts::poll_write_parts;
 
 /// A client's socket.
 #[derive(Debug)]
@@ -175,7 +176,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        let written = poll_write_parts(&mut self.stream, cx, parts);
         self.wrote(cx, written)
     }
 

@@ -24,6 +24,7 @@ mod io;
 mod link;
 mod listener;
 mod log;
+mod parts;
 mod threads;
 
 pub use crate::gateway::{Gateway, StartError};

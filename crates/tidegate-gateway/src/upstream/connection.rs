@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::pool::Permit;
+use super::stream::Stream;
 use crate::body::Upload;
 use crate::plan::UpstreamPlan;
 
@@ -36,7 +37,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         let (sender, connection) = Builder::new()
             .max_buf_size(READ_BYTES_MAX)
-            .handshake::<_, Upload>(TokioIo::new(stream))
+            .handshake::<_, Upload>(TokioIo::new(Stream(stream)))
             .await
             .map_err(std::io::Error::other)?;
         let task = tokio::spawn(async move {

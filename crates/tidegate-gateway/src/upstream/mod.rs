@@ -4,6 +4,7 @@ mod connection;
 pub(crate) mod exchange;
 mod held;
 mod pool;
+mod stream;
 
 pub use self::pool::Upstream;
 
