@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::{COOKIE, HOST};
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, HeaderName, Method, Request};
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_core::time::{Mono, Wall};
 use tidegate_http::names::{
@@ -14,6 +14,17 @@ use tidegate_http::names::{
 use tidegate_http::{criticality, path, timing};
 
 use crate::plan::{AppPlan, Matcher, RoutePlan};
+
+/// Headers that say how much a request matters or how long its caller waits. Most requests have
+/// none of them, and one look over the names is cheaper than to ask for each.
+static HINTS: [HeaderName; 6] = [
+    TIDEGATE_CLASS,
+    SEC_PURPOSE,
+    PURPOSE,
+    TIDEGATE_TIMEOUT_MS,
+    GRPC_TIMEOUT,
+    ENVOY_TIMEOUT_MS,
+];
 
 /// What the head of a request says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +99,13 @@ pub fn label<B>(
     let headers = request.headers();
     let path = path::canonical(request.uri().path());
     let (route, plan) = route_of(request.method(), &path, headers, app);
+    let no_hints = HeaderMap::new();
+    let hints = match headers.keys().any(|name| HINTS.contains(name)) {
+        true => headers,
+        false => &no_hints,
+    };
 
-    let said = headers.get(TIDEGATE_CLASS).and_then(|value| {
+    let said = hints.get(TIDEGATE_CLASS).and_then(|value| {
         let class = criticality::parse(value.as_bytes());
         if class.is_none() {
             ignored(Malformed::Class);
@@ -101,7 +117,7 @@ pub fn label<B>(
         None => {
             let known = plan.class.or_else(|| recognised(request, &path, app));
             let class = known.unwrap_or(Class::Anonymous);
-            let prefetch = is_prefetch(headers).then_some(Class::Background);
+            let prefetch = is_prefetch(hints).then_some(Class::Background);
             let lowered = [said, prefetch]
                 .into_iter()
                 .flatten()
@@ -113,7 +129,7 @@ pub fn label<B>(
         }
     };
 
-    let patience = patience(headers, trusted, plan.patience, &mut ignored);
+    let patience = patience(hints, trusted, plan.patience, &mut ignored);
     let waited = if trusted {
         waited(headers, wall, &mut ignored)
     } else {

@@ -53,8 +53,8 @@ enum Caller {
 enum Outcome {
     /// No answer was read to its end.
     Unfinished,
-    /// The last byte of the answer was read.
-    Answered,
+    /// The last byte of the answer was read, at this time.
+    Answered(Mono),
     /// The application, or the way to it, failed.
     Failed,
 }
@@ -125,8 +125,8 @@ impl Slot {
     }
 
     /// The last byte of the answer has been read.
-    pub fn answered(&mut self) {
-        self.outcome = Outcome::Answered;
+    pub fn answered(&mut self, now: Mono) {
+        self.outcome = Outcome::Answered(now);
     }
 
     /// The application, or the way to it, failed.
@@ -161,8 +161,10 @@ impl Slot {
             (_, Caller::ToldOff) => Some(Completion::Late),
             (Outcome::Failed, _) => None,
             (Outcome::Unfinished, _) | (_, Caller::Gone) => Some(Completion::Gone),
-            (Outcome::Answered, Caller::Waits) if now <= self.deadline => Some(Completion::InTime),
-            (Outcome::Answered, Caller::Waits) => Some(Completion::Late),
+            (Outcome::Answered(_), Caller::Waits) if now <= self.deadline => {
+                Some(Completion::InTime)
+            }
+            (Outcome::Answered(_), Caller::Waits) => Some(Completion::Late),
         }
     }
 }
@@ -170,7 +172,10 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let app = &self.thread.shared.apps[self.app];
-        let now = self.thread.shared.clock.now();
+        let now = match self.outcome {
+            Outcome::Answered(at) => at,
+            Outcome::Unfinished | Outcome::Failed => self.thread.shared.clock.now(),
+        };
         let first_byte = match self.first_byte {
             FirstByte::Seen(at) => Some(at),
             FirstByte::NotYet | FirstByte::Told => None,

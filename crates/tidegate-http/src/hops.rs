@@ -120,6 +120,7 @@ impl Found {
             // A header that ends a message, or says whom it is for, is not for Connection to name.
             named.extend(
                 tokens(headers)
+                    .filter(|token| !is_persistence(token))
                     .filter_map(|token| HeaderName::from_bytes(token.as_bytes()).ok())
                     .filter(|name| !NEVER_NAMED.contains(&name.as_str())),
             );
@@ -183,6 +184,11 @@ fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(str::trim)
+}
+
+/// Whether `token` is about the connection itself and names no header; nearly all are.
+fn is_persistence(token: &str) -> bool {
+    token.eq_ignore_ascii_case("keep-alive") || token.eq_ignore_ascii_case("close")
 }
 
 fn lists_trailers(value: &HeaderValue) -> bool {

@@ -27,40 +27,46 @@ pub(super) fn strip_crlf(line: &[u8]) -> Result<&[u8], FramingFault> {
     }
 }
 
-/// The name and the value of a field line, white space around the value removed.
+/// The name and the value of a field line; white space around the value is still there.
 pub(super) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), FramingFault> {
-    if matches!(line.first(), Some(b' ' | b'\t')) {
-        return Err(FramingFault::FoldedLine);
+    let end = line.iter().position(|&byte| !TOKEN[usize::from(byte)]);
+    match end.map(|end| (end, line[end])) {
+        Some((1.., b':')) => {}
+        Some((0, b' ' | b'\t')) => return Err(FramingFault::FoldedLine),
+        Some((1.., b' ' | b'\t')) if is_space_before_colon(line) => {
+            return Err(FramingFault::SpaceBeforeColon);
+        }
+        _ => return Err(FramingFault::FieldName),
     }
-    let Some(colon) = memchr::memchr(b':', line) else {
-        return Err(FramingFault::FieldName);
-    };
-    let name = &line[..colon];
-    match name.last() {
-        None => return Err(FramingFault::FieldName),
-        Some(b' ' | b'\t') => return Err(FramingFault::SpaceBeforeColon),
-        Some(_) if !is_token(name) => return Err(FramingFault::FieldName),
-        Some(_) => {}
-    }
+    let (name, value) = line.split_at(end.unwrap_or_default());
+    Ok((name, &value[1..]))
+}
+
+/// Whether what stands before the first colon ends in white space.
+fn is_space_before_colon(line: &[u8]) -> bool {
+    let colon = memchr::memchr(b':', line).unwrap_or_default();
+    matches!(line[..colon].last(), Some(b' ' | b'\t'))
+}
+
+/// `value` without the white space around it.
+fn trim(value: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let value = &line[colon + 1..];
-    let start = value
-        .iter()
-        .position(|byte| !is_space(byte))
-        .unwrap_or(value.len());
-    let end = value
-        .iter()
-        .rposition(|byte| !is_space(byte))
-        .map_or(start, |last| last + 1);
-    Ok((name, &value[start..end]))
+    let start = value.iter().position(|byte| !is_space(byte));
+    let end = value.iter().rposition(|byte| !is_space(byte));
+    match (start, end) {
+        (Some(start), Some(end)) => &value[start..=end],
+        _ => &[],
+    }
 }
 
 /// What a field means to framing.
 pub(super) fn framing_of<'a>((name, value): (&[u8], &'a [u8])) -> Field<'a> {
     match name.len() {
-        4 if name.eq_ignore_ascii_case(b"host") => Field::Host(value),
-        14 if name.eq_ignore_ascii_case(b"content-length") => Field::ContentLength(value),
-        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => Field::TransferEncoding(value),
+        4 if name.eq_ignore_ascii_case(b"host") => Field::Host(trim(value)),
+        14 if name.eq_ignore_ascii_case(b"content-length") => Field::ContentLength(trim(value)),
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            Field::TransferEncoding(trim(value))
+        }
         _ => Field::Other,
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn exchange(
     let lane = slot.thread().index;
     let progress = request.body().progress();
 
-    let connection = match upstream.acquire(lane).await {
+    let connection = match upstream.acquire(lane, slot.started()).await {
         Ok(connection) => connection,
         Err(failure) => return Err(slot_failed(slot, failure)),
     };

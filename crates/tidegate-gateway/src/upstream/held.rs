@@ -95,13 +95,14 @@ impl Held {
             kept,
             ..
         } = self;
-        slot.answered();
+        let now = slot.thread().shared.clock.now();
+        slot.answered(now);
         let upstream = Arc::clone(&slot.thread().shared.apps[slot.app()].upstream);
         let lane = slot.thread().index;
         drop(slot);
         let sent = progress.is_none_or(|progress| progress.sent_at().is_some());
         match (sent, kept) {
-            (true, true) => upstream.release(lane, connection),
+            (true, true) => upstream.release(lane, connection, now),
             (true, false) => drop(connection),
             // It answered before it had read everything, and will not read the rest.
             (false, _) => connection.close(),

@@ -94,8 +94,9 @@ impl Upstream {
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         lane: usize,
+        now: Mono,
     ) -> Result<Connection, UpstreamFailure> {
-        if let Some(connection) = self.take_idle(lane).await {
+        if let Some(connection) = self.take_idle(lane, now).await {
             return Ok(connection);
         }
         let until = Instant::now() + self.plan.connect_timeout;
@@ -117,7 +118,7 @@ impl Upstream {
     }
 
     /// Keeps a connection for the next request of thread `lane`, or hands it to who waits for one.
-    pub(crate) fn release(self: &Arc<Self>, lane: usize, connection: Connection) {
+    pub(crate) fn release(self: &Arc<Self>, lane: usize, connection: Connection, now: Mono) {
         if !self.plan.keep_alive || connection.is_closed() {
             return;
         }
@@ -129,7 +130,7 @@ impl Upstream {
             }
             lane.idle.push_back(Idle {
                 connection,
-                since: self.clock.now(),
+                since: now,
             });
             !std::mem::replace(&mut lane.swept, true)
         };
@@ -142,7 +143,7 @@ impl Upstream {
             let idle = lock(&self.lanes[lane]).idle.pop_back();
             let unwanted = idle.and_then(|idle| self.offer(Offer::Idle(idle.connection)));
             if let Some(Offer::Idle(connection)) = unwanted {
-                let since = self.clock.now();
+                let since = now;
                 lock(&self.lanes[lane])
                     .idle
                     .push_back(Idle { connection, since });
@@ -158,7 +159,7 @@ impl Upstream {
         if let Some(permit) = self.reserve() {
             return self.open_until(permit, until).await;
         }
-        if let Some(connection) = self.take_from_others(lane).await {
+        if let Some(connection) = self.take_from_others(lane, self.clock.now()).await {
             return Ok(connection);
         }
         let offer = self.join_line();
@@ -167,7 +168,7 @@ impl Upstream {
             return self.open_until(permit, until).await;
         }
         for lane in self.lanes_from(lane) {
-            if let Some(connection) = self.take_idle(lane).await {
+            if let Some(connection) = self.take_idle(lane, self.clock.now()).await {
                 return Ok(connection);
             }
         }
@@ -181,9 +182,9 @@ impl Upstream {
         }
     }
 
-    async fn take_from_others(&self, lane: usize) -> Option<Connection> {
+    async fn take_from_others(&self, lane: usize, now: Mono) -> Option<Connection> {
         for other in self.lanes_from(lane).skip(1) {
-            if let Some(connection) = self.take_idle(other).await {
+            if let Some(connection) = self.take_idle(other, now).await {
                 return Some(connection);
             }
         }
@@ -197,8 +198,8 @@ impl Upstream {
 
     /// The most recently used idle connection of thread `lane` that can take a request, which
     /// nearly all can this very moment.
-    async fn take_idle(&self, lane: usize) -> Option<Connection> {
-        while let Some(connection) = self.pop(lane) {
+    async fn take_idle(&self, lane: usize, now: Mono) -> Option<Connection> {
+        while let Some(connection) = self.pop(lane, now) {
             if let Some(connection) = self.settle(connection).await {
                 return Some(connection);
             }
@@ -220,8 +221,8 @@ impl Upstream {
         ready.ok().map(|()| connection)
     }
 
-    fn pop(&self, lane: usize) -> Option<Connection> {
-        let oldest = self.clock.now().minus(self.plan.idle_timeout);
+    fn pop(&self, lane: usize, now: Mono) -> Option<Connection> {
+        let oldest = now.minus(self.plan.idle_timeout);
         let mut lane = lock(&self.lanes[lane]);
         while let Some(idle) = lane.idle.pop_back() {
             if !idle.connection.is_closed() && idle.since >= oldest {
