@@ -23,9 +23,11 @@ const INDEXES: [&str; 3] = [
 
 /// Pages that differ from one request to the next by their nature, and those that never end or
 /// need an upgrade of the protocol.
-const NOT_COMPARED: [&str; 6] = [
+const NOT_COMPARED: [&str; 7] = [
     // Shuffles its tiles.
     "/examples/jsp/jsp2/jspattribute/shuffle.jsp",
+    // Forwards to one of two pages, by how much of the JVM's memory is free at that moment.
+    "/examples/jsp/forward/forward.jsp",
     // Streams, and long polls.
     "/examples/async/",
     "/examples/servlets/nonblocking/",
