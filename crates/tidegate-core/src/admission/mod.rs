@@ -268,9 +268,17 @@ impl Admission {
         })
     }
 
+    /// Whether a class has more waiting than can be worked off in half of the longest wait, the
+    /// oldest of whom has waited that long. A long wait alone is no sign of it: a burst, or slots that
+    /// all come free at once, make one too, and would then push out a few of the class that goes in
+    /// front while the class below is served.
     fn newest_first(&self, now: Mono, oldest: Key) -> bool {
-        let waited = now.since(self.queue.entry(oldest).entered);
-        self.config.discipline == Discipline::AdaptiveLifo && waited > self.wait_max() / 2
+        let entry = self.queue.entry(oldest);
+        let half = self.wait_max() / 2;
+        let waiting = self.queue.len_by_class()[entry.class.index()];
+        self.config.discipline == Discipline::AdaptiveLifo
+            && now.since(entry.entered) > half
+            && self.work_off(waiting) > half
     }
 
     fn codel_drops(&mut self, now: Mono, waited: Duration) -> bool {
