@@ -8,7 +8,7 @@ use tidegate_lab::report::Table;
 
 use crate::harness::{
     Args, Drill, Figure, Gateway, GatewaySetup, ShopProcess, ShopSetup, Verdict, capacity,
-    play_watched,
+    play_watched, until_valid,
 };
 
 /// This drill.
@@ -36,9 +36,9 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     ));
 
     let grouped = format!("{GROUP}\n{ROUTE}group = \"recommendations\"\n");
-    let with = slow_dependency(args, Some(&grouped), length)?;
-    let without = slow_dependency(args, Some(ROUTE), length)?;
-    let bare = slow_dependency(args, None, length)?;
+    let with = until_valid(args, || slow_dependency(args, Some(&grouped), length))?;
+    let without = until_valid(args, || slow_dependency(args, Some(ROUTE), length))?;
+    let bare = until_valid(args, || slow_dependency(args, None, length))?;
 
     let mut table = Table::new([
         "",
@@ -92,7 +92,9 @@ fn slow_dependency(args: &Args, routes: Option<&str>, length: Duration) -> anyho
         }
         None => None,
     };
-    let target = gateway.as_ref().map_or(shop.address(), Gateway::address);
+    let target = gateway
+        .as_ref()
+        .map_or_else(|| shop.address(), Gateway::address);
     play_watched(plan(target, LOAD * c, length), &[length], |_| {
         shop.control("recommend_factor=20")?;
         Ok(())

@@ -69,6 +69,14 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         table.row(row);
     }
     verdict.table(&table);
+    for (name, found) in [("strict", &strict), ("lent", &lent), ("none", &none)] {
+        if let Some(first) = found.failures.first() {
+            let count = found.failures.len();
+            verdict.say(format!(
+                "{name}: {count} checkouts failed, the first with: {first}"
+            ));
+        }
+    }
 
     let part = |found: &Found, count: f64| count / found.checkouts;
     verdict.add(
@@ -111,6 +119,8 @@ struct Found {
     refused: f64,
     /// Of those answered in time: how long until the shop began with them.
     starts_ms: Vec<f64>,
+    /// Of the others: what came instead.
+    failures: Vec<String>,
 }
 
 fn bursts(args: &Args, reserve: &str, count: u32) -> anyhow::Result<Found> {
@@ -132,9 +142,10 @@ fn bursts(args: &Args, reserve: &str, count: u32) -> anyhow::Result<Found> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut starts_ms = Vec::new();
+    let (mut starts_ms, mut failures) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        starts_ms.extend(runtime.block_on(burst(gateway.address()))?);
+        let burst = burst(gateway.address(), &mut failures);
+        starts_ms.extend(runtime.block_on(burst)?);
     }
     let after = gateway.metrics()?;
     let counted = after.since(&before);
@@ -151,6 +162,7 @@ fn bursts(args: &Args, reserve: &str, count: u32) -> anyhow::Result<Found> {
         waited: admitted("waited"),
         refused: counted.sum("tidegate_refused_total", &[("class", "critical")]),
         starts_ms,
+        failures,
     })
 }
 
@@ -176,7 +188,7 @@ fn anonymous_inside(metrics: &Metrics) -> f64 {
 
 /// All checkouts of one burst at once, each on a connection that exists already. How long each of
 /// those answered in time took to start.
-async fn burst(target: SocketAddr) -> anyhow::Result<Vec<f64>> {
+async fn burst(target: SocketAddr, failures: &mut Vec<String>) -> anyhow::Result<Vec<f64>> {
     let mut clients = Vec::new();
     for _ in 0..BURST {
         let client = raw::Client::connect(target).await;
@@ -189,15 +201,20 @@ async fn burst(target: SocketAddr) -> anyhow::Result<Vec<f64>> {
                 let begun = Instant::now();
                 let request = Request::post("/checkout/pay", 64);
                 let answer = tokio::time::timeout(CHECKOUT_PATIENCE, client.ask(&request)).await;
-                let good = matches!(answer, Ok(Ok(answer)) if answer.status == 200);
-                good.then(|| begun.elapsed())
+                match answer {
+                    Ok(Ok(answer)) if answer.status == 200 => Ok(begun.elapsed()),
+                    Ok(Ok(answer)) => Err(answer.status.to_string()),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err("no answer in time".to_owned()),
+                }
             })
         })
         .collect();
     let mut starts_ms = Vec::new();
     for checkout in checkouts {
-        if let Some(took) = checkout.await? {
-            starts_ms.push(took.as_secs_f64() * 1_000.0 - SHOP.service_ms as f64);
+        match checkout.await? {
+            Ok(took) => starts_ms.push(took.as_secs_f64() * 1_000.0 - SHOP.service_ms as f64),
+            Err(why) => failures.push(why),
         }
     }
     Ok(starts_ms)

@@ -8,7 +8,8 @@ use tidegate_lab::load::{Kind, LoadPlan, Phase, Report, Request};
 use tidegate_lab::report::Table;
 
 use crate::harness::{
-    Args, Drill, Figure, Gateway, GatewaySetup, ShopProcess, ShopSetup, Verdict, capacity, play,
+    Args, Drill, Figure, Gateway, GatewaySetup, Metrics, ShopProcess, ShopSetup, Verdict, capacity,
+    play, say, until_valid,
 };
 
 /// This drill.
@@ -33,8 +34,9 @@ class = \"critical\"
 ";
 /// Offered load as multiples of C.
 const RATES: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
-/// What the classes are of the offered load, the highest first.
-const SHARES: [f64; Class::COUNT] = [0.10, 0.20, 0.25, 0.20, 0.25];
+/// What the classes are of the offered load, the highest first. At none of the rates do the classes
+/// down to one of them just fill the shop: there chance alone decides who is shed.
+const SHARES: [f64; Class::COUNT] = [0.10, 0.20, 0.25, 0.18, 0.27];
 /// The highest rate, and what of it makes 0.2 C of checkout.
 const TOP_RATE: f64 = 10.0;
 const TOP_SHARES: [f64; Class::COUNT] = [0.02, 0.20, 0.30, 0.23, 0.25];
@@ -62,13 +64,11 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     ]);
     let mut reports = Vec::new();
     for rate in RATES {
-        let gateway = gateway(args, shop.address())?;
-        let report = play(offer(gateway.address(), rate * c, length, SHARES))?;
+        let report = protected(args, shop.address(), rate * c, length, SHARES)?;
         table.row(row(rate, &report));
         reports.push((rate, report));
     }
-    let gateway = gateway(args, shop.address())?;
-    let top = play(offer(gateway.address(), TOP_RATE * c, length, TOP_SHARES))?;
+    let top = protected(args, shop.address(), TOP_RATE * c, length, TOP_SHARES)?;
     table.row(row(TOP_RATE, &top));
     verdict.table(&table);
 
@@ -93,20 +93,29 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-fn gateway(args: &Args, shop: SocketAddr) -> anyhow::Result<Gateway> {
-    Gateway::start(&GatewaySetup {
-        threads: args.threads,
-        ..GatewaySetup::app(shop, APP)
+/// One run at the shop behind a new gateway.
+fn protected(
+    args: &Args,
+    shop: SocketAddr,
+    rate: f64,
+    length: Duration,
+    shares: [f64; Class::COUNT],
+) -> anyhow::Result<Report> {
+    until_valid(args, || {
+        let gateway = Gateway::start(&GatewaySetup {
+            threads: args.threads,
+            ..GatewaySetup::app(shop, APP)
+        })?;
+        let kinds = Class::ALL
+            .into_iter()
+            .zip(shares)
+            .map(|(class, share)| visitor(class).share(share))
+            .collect();
+        let phases = vec![Phase::new("offered", rate, length)];
+        let report = play(LoadPlan::new(gateway.address(), kinds, phases))?;
+        say(args.json, refusals(rate, &gateway.metrics()?));
+        Ok(report)
     })
-}
-
-fn offer(target: SocketAddr, rate: f64, length: Duration, shares: [f64; Class::COUNT]) -> LoadPlan {
-    let kinds = Class::ALL
-        .into_iter()
-        .zip(shares)
-        .map(|(class, share)| visitor(class).share(share))
-        .collect();
-    LoadPlan::new(target, kinds, vec![Phase::new("offered", rate, length)])
 }
 
 /// A visitor of `class`, who earns it as in production.
@@ -135,6 +144,21 @@ fn order_violation(served: &[f64]) -> f64 {
     let first_shed = served.iter().position(|share| 1.0 - share > LOSS_MAX);
     let below = first_shed.map_or(&[][..], |index| &served[index + 1..]);
     below.iter().copied().fold(0.0, f64::max)
+}
+
+/// Who was refused, and why.
+fn refusals(rate: f64, metrics: &Metrics) -> String {
+    let mut line = format!("refused at {rate:.0}/s:");
+    for class in Class::ALL {
+        for reason in metrics.by("tidegate_refused_total", "reason").into_keys() {
+            let labels = [("class", class.name()), ("reason", reason.as_str())];
+            let count = metrics.sum("tidegate_refused_total", &labels);
+            if count > 0.0 {
+                line.push_str(&format!(" {} {reason} {count};", class.name()));
+            }
+        }
+    }
+    line
 }
 
 fn row(rate: f64, report: &Report) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -97,23 +97,18 @@ impl Gateway {
         self.address
     }
 
-    /// Where metrics and status are.
-    pub(crate) fn admin_address(&self) -> SocketAddr {
-        self.admin
-    }
-
     /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What `/status.json` says now.
-    pub(crate) fn status(&self) -> anyhow::Result<serde_json::Value> {
-        Ok(serde_json::from_slice(&ask(self.admin, "/status.json")?)?)
-    }
-
-    /// What `/metrics` says now.
+    /// What `/metrics` says now. A gateway that has panicked meanwhile is an error, whatever it says.
     pub(crate) fn metrics(&self) -> anyhow::Result<Metrics> {
+        let log = self.log();
+        if let Some(at) = log.find("panicked at") {
+            let told: Vec<&str> = log[at..].lines().take(2).collect();
+            anyhow::bail!("the gateway has {}", told.join(" "));
+        }
         let text = String::from_utf8(ask(self.admin, "/metrics")?)?;
         Metrics::parse(&text)
     }
@@ -121,16 +116,6 @@ impl Gateway {
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-
-    /// Asks it to drain by SIGTERM and returns at once.
-    pub(crate) fn terminate(&self) -> anyhow::Result<()> {
-        Ok(self.child.terminate()?)
-    }
-
-    /// Stops it: SIGTERM, and SIGKILL when it is still there after `grace`.
-    pub(crate) fn stop(self, grace: Duration) -> anyhow::Result<ExitStatus> {
-        Ok(self.child.stop(grace)?)
     }
 }
 

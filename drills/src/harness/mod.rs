@@ -20,7 +20,7 @@ pub(crate) use gateway::{Gateway, GatewaySetup};
 pub(crate) use metrics::Metrics;
 pub(crate) use peer::{Peer, PeerSetup};
 pub(crate) use place::{Cores, TempDir, free_port};
-pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series};
+pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series, until_valid};
 pub(crate) use shop::{ShopProcess, ShopSetup};
 pub(crate) use verdict::{Figure, Verdict, say};
 pub(crate) use wait::wait_for;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tidegate_lab::load::{self, Capacity, ClosedLoop, LoadPlan, Report, Request, Run};
 
+use super::{Args, say};
+
 /// How long clients ask before their answers count towards a capacity.
 const CAPACITY_WARM_UP: Duration = Duration::from_secs(2);
 /// How long their answers count.
@@ -43,6 +45,24 @@ pub(crate) fn play_watched(
         at(index)?;
     }
     finish(run)
+}
+
+/// Does `run`, and does it again while its load was no result, as often as `args` allow. For drills
+/// of several runs, each of which begins with new servers.
+pub(crate) fn until_valid<T>(
+    args: &Args,
+    mut run: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut attempt = 1;
+    loop {
+        match run() {
+            Err(error) if error.is::<Invalid>() && attempt < args.attempts => {
+                say(args.json, format!("INVALID, once more: {error}"));
+                attempt += 1;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Waits for the end of `run`. One that is no result is the error [`Invalid`].

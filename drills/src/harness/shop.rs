@@ -28,7 +28,8 @@ pub(crate) struct ShopSetup {
 
 /// An open shop. Dropping it closes it.
 pub(crate) struct ShopProcess {
-    child: Child,
+    /// Only held, so that it is stopped with this.
+    _child: Child,
     address: SocketAddr,
 }
 
@@ -62,17 +63,15 @@ impl ShopProcess {
             .strip_prefix("shop: listening on ")
             .and_then(|address| address.trim().parse().ok())
             .with_context(|| format!("not a line of readiness: {line}"))?;
-        Ok(Self { child, address })
+        Ok(Self {
+            _child: child,
+            address,
+        })
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    /// Its process id.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
     }
 
     /// Its own counters.
