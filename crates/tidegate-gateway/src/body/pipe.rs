@@ -19,6 +19,8 @@ use super::{BodyError, footprint};
 pub(crate) struct Budget {
     used: AtomicUsize,
     total_max: usize,
+    /// With an eighth for what frames take beside their bytes, so that an answer as long as the
+    /// bound fits.
     each_max: usize,
 }
 
@@ -72,7 +74,7 @@ impl Budget {
         Self {
             used: AtomicUsize::new(0),
             total_max,
-            each_max,
+            each_max: each_max + each_max / 8,
         }
     }
 
