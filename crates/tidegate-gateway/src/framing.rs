@@ -4,8 +4,8 @@
 //! `Transfer-Encoding` and takes bare line feeds. Any of them lets two parties disagree about where
 //! a request ends, which is how requests are smuggled. This scanner reads the same bytes before the
 //! engine gets them, forgives nothing, and leaves a verdict for every request head. It never
-//! rewrites a byte. After a fault it lets the engine see the rest of the faulty head (so that the
-//! request can be answered) and nothing of what follows.
+//! rewrites a byte. From the line with a fault on, the engine sees nothing more: whoever serves the
+//! connection answers the faulty head itself, once all before it is answered.
 //!
 //! Bodies with a length are skipped, not looked at.
 
@@ -17,11 +17,23 @@ use tidegate_http::framing::FramingFault;
 mod line;
 mod target;
 
-use crate::framing::line::{Field, chunk_size, content_length, field, framing_of, strip_crlf};
+use crate::framing::line::{Chunk, Field, content_length, field, framing_of, strip_crlf};
 use crate::framing::target::{Authority, RequestLine};
 
 /// Longest line that announces a chunk, its extensions included.
 const CHUNK_LINE_BYTES_MAX: usize = 1024;
+
+// What the engine gives up on by itself looks like a client that has gone, so that this scanner must
+// be the first to say no. The engine's own bounds are one higher.
+
+/// Most bytes of chunk extensions in one body.
+const EXTENSIONS_BYTES_MAX: usize = 16 * 1024 - 1;
+
+/// Most bytes of a trailer section, if a head may be as large as that.
+const TRAILERS_BYTES_MAX: usize = 16 * 1024 - 1;
+
+/// Most trailers, if a head may have as many fields.
+const TRAILERS_MAX: usize = 100;
 
 /// Reads a connection's incoming bytes and judges the head of every request in them.
 #[derive(Debug)]
@@ -32,8 +44,15 @@ pub struct Framing {
     partial: Vec<u8>,
     /// Bytes of the head, chunk line or trailer section read so far.
     section_bytes: usize,
+    /// Bytes of chunk extensions in the body that is being read.
+    extensions_bytes: usize,
+    /// Fields of its trailer section so far.
+    trailers: usize,
     head: Head,
     head_bytes_max: usize,
+    headers_max: usize,
+    trailers_bytes_max: usize,
+    trailers_max: usize,
     log: FramingLog,
 }
 
@@ -49,7 +68,7 @@ struct Verdicts {
     head_fault: AtomicU8,
     /// The same for a fault inside a body.
     body_fault: AtomicU8,
-    head_fault_taken: AtomicBool,
+    out_of_step: AtomicBool,
 }
 
 /// What the reader may do with the bytes it showed.
@@ -57,7 +76,7 @@ struct Verdicts {
 pub enum Scan {
     /// Pass on this many of them and go on.
     Pass(usize),
-    /// Pass on this many and nothing that comes later: a head is faulty.
+    /// Pass on this many, up to the line with the fault, and nothing later: a head is faulty.
     Last(usize),
     /// Pass on this many, then fail: a body is faulty.
     Fail(usize),
@@ -89,11 +108,6 @@ enum State {
     /// The line end after a chunk, of which so many bytes have been read.
     ChunkEnd(u8),
     Trailers,
-    /// Looking for the end of a faulty head, as the more forgiving engine sees it.
-    Faulty {
-        blank_line: bool,
-        text_seen: bool,
-    },
     HeadRefused,
     BodyRefused,
 }
@@ -103,22 +117,28 @@ enum State {
 struct Head {
     http_10: bool,
     authority: Option<Authority>,
+    fields: usize,
     hosts: u32,
     length: Option<u64>,
     chunked: bool,
 }
 
 impl Framing {
-    /// A scanner at the start of a connection, for heads of at most `head_bytes_max` bytes, and
-    /// where its verdicts can be taken.
-    pub fn new(head_bytes_max: usize) -> (Self, FramingLog) {
+    /// A scanner at the start of a connection, for heads of at most `head_bytes_max` bytes and
+    /// `headers_max` fields, and where its verdicts can be taken.
+    pub fn new(head_bytes_max: usize, headers_max: usize) -> (Self, FramingLog) {
         let log = FramingLog::default();
         let framing = Self {
             state: State::Request,
             partial: Vec::new(),
             section_bytes: 0,
+            extensions_bytes: 0,
+            trailers: 0,
             head: Head::default(),
             head_bytes_max,
+            headers_max,
+            trailers_bytes_max: TRAILERS_BYTES_MAX.min(head_bytes_max.saturating_sub(1)),
+            trailers_max: TRAILERS_MAX.min(headers_max),
             log: log.clone(),
         };
         (framing, log)
@@ -128,7 +148,7 @@ impl Framing {
     pub fn phase(&self) -> Phase {
         match self.state {
             State::Request if self.section_bytes == 0 => Phase::Between,
-            State::Request | State::Fields | State::Faulty { .. } => Phase::Head,
+            State::Request | State::Fields => Phase::Head,
             State::HeadRefused | State::BodyRefused => Phase::Refused,
             _ => Phase::Body,
         }
@@ -169,29 +189,18 @@ impl Framing {
                         State::ChunkLine
                     };
                 }
-                State::Faulty { .. } => {
-                    let (taken, ended) = self.skip_faulty(rest);
-                    at += taken;
-                    if ended {
-                        self.state = State::HeadRefused;
-                        return Scan::Last(at);
-                    }
-                }
                 State::HeadRefused => return Scan::Last(at),
                 State::BodyRefused => return Scan::Fail(at),
                 State::Request | State::Fields | State::ChunkLine | State::Trailers => {
                     match self.read_line(rest) {
                         Ok(taken) => at += taken,
-                        Err(fault) if self.in_head() => at += self.refuse_head(fault, rest),
+                        Err(fault) if self.in_head() => return self.refuse_head(fault, at),
                         Err(fault) => return self.refuse_body(fault, at),
                     }
                 }
             }
         }
-        match self.state {
-            State::HeadRefused => Scan::Last(at),
-            _ => Scan::Pass(at),
-        }
+        Scan::Pass(at)
     }
 
     fn in_head(&self) -> bool {
@@ -206,7 +215,7 @@ impl Framing {
         self.section_bytes += taken;
         let (bytes_max, too_long) = match self.state {
             State::ChunkLine => (CHUNK_LINE_BYTES_MAX, FramingFault::ChunkSize),
-            State::Trailers => (self.head_bytes_max, FramingFault::Trailer),
+            State::Trailers => (self.trailers_bytes_max, FramingFault::Trailer),
             _ => (self.head_bytes_max, FramingFault::HeadTooLarge),
         };
         if self.section_bytes > bytes_max {
@@ -220,11 +229,7 @@ impl Framing {
         } else {
             let mut line = std::mem::take(&mut self.partial);
             line.extend_from_slice(&rest[..taken]);
-            if let Err(fault) = self.judge(&line) {
-                // Kept as it is: whether there was text in the line matters to what follows.
-                self.partial = line;
-                return Err(fault);
-            }
+            self.judge(&line)?;
             line.clear();
             self.partial = line;
         }
@@ -251,12 +256,23 @@ impl Framing {
                 Ok(())
             }
             State::Fields if line.is_empty() => self.end_head(),
-            State::Fields => self.head.read(line),
+            State::Fields => {
+                self.head.fields += 1;
+                if self.head.fields > self.headers_max {
+                    return Err(FramingFault::HeadTooLarge);
+                }
+                self.head.read(line)
+            }
             State::ChunkLine => {
                 self.section_bytes = 0;
-                self.state = match chunk_size(line)? {
+                let chunk = Chunk::parse(line)?;
+                self.extensions_bytes += chunk.extensions_bytes;
+                if self.extensions_bytes > EXTENSIONS_BYTES_MAX {
+                    return Err(FramingFault::ChunkSize);
+                }
+                self.state = match chunk.bytes {
                     0 => State::Trailers,
-                    size => State::ChunkBytes(size),
+                    bytes => State::ChunkBytes(bytes),
                 };
                 Ok(())
             }
@@ -266,10 +282,13 @@ impl Framing {
                 Ok(())
             }
             // What frames or routes a request has no business behind its body.
-            State::Trailers => match framing_of(field(line)?) {
-                Field::Other => Ok(()),
-                _ => Err(FramingFault::Trailer),
-            },
+            State::Trailers => {
+                self.trailers += 1;
+                match framing_of(field(line)?) {
+                    Field::Other if self.trailers <= self.trailers_max => Ok(()),
+                    _ => Err(FramingFault::Trailer),
+                }
+            }
             _ => unreachable!("only these states read lines"),
         }
     }
@@ -285,34 +304,20 @@ impl Framing {
             (false, Some(length)) => State::Body(length),
         };
         self.section_bytes = 0;
+        self.extensions_bytes = 0;
+        self.trailers = 0;
         self.log.0.passed.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    /// Notes a fault in a head and says how many bytes of `rest` belong to the line it is in.
-    fn refuse_head(&mut self, fault: FramingFault, rest: &[u8]) -> usize {
+    fn refuse_head(&mut self, fault: FramingFault, at: usize) -> Scan {
         self.log
             .0
             .head_fault
             .store(1 + fault.index() as u8, Ordering::Release);
-        let taken = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
-        let text = self
-            .partial
-            .iter()
-            .chain(&rest[..taken])
-            .any(|&byte| !matches!(byte, b'\r' | b'\n'));
-        let in_fields = self.state == State::Fields;
-        self.state = if fault == FramingFault::HeadTooLarge || (in_fields && !text) {
-            // The engine gives up by itself on the former and sees the head's end in the latter.
-            State::HeadRefused
-        } else {
-            State::Faulty {
-                blank_line: true,
-                text_seen: in_fields || text,
-            }
-        };
+        self.state = State::HeadRefused;
         self.partial = Vec::new();
-        taken
+        Scan::Last(at)
     }
 
     fn refuse_body(&mut self, fault: FramingFault, at: usize) -> Scan {
@@ -323,34 +328,6 @@ impl Framing {
         self.state = State::BodyRefused;
         self.partial = Vec::new();
         Scan::Fail(at)
-    }
-
-    /// Looks for an empty line, ended in whatever way; says what that took and if it is there.
-    fn skip_faulty(&mut self, rest: &[u8]) -> (usize, bool) {
-        let State::Faulty {
-            mut blank_line,
-            mut text_seen,
-        } = self.state
-        else {
-            unreachable!("the caller has looked at the state");
-        };
-        for (at, byte) in rest.iter().enumerate() {
-            self.section_bytes += 1;
-            match byte {
-                b'\n' if blank_line && text_seen => return (at + 1, true),
-                b'\n' => blank_line = true,
-                b'\r' => {}
-                _ => (blank_line, text_seen) = (false, true),
-            }
-            if self.section_bytes > self.head_bytes_max {
-                return (at + 1, true);
-            }
-        }
-        self.state = State::Faulty {
-            blank_line,
-            text_seen,
-        };
-        (rest.len(), false)
     }
 }
 
@@ -396,33 +373,33 @@ impl Head {
 }
 
 impl FramingLog {
-    /// Takes the verdict on the next request's head.
+    /// Takes the verdict on the next request that the engine has read.
     ///
-    /// The scanner sees every byte before the engine does, so the verdict is there when the engine
-    /// has a request; if not, the two disagree about where requests begin, and that is a fault too.
+    /// The engine sees no byte of what the scanner has not passed, so there is one; if not, the two
+    /// disagree about where requests begin, and that is a fault too.
     pub fn next(&self) -> Result<(), FramingFault> {
         let passed = self.0.passed.load(Ordering::Acquire);
         if passed > 0 {
             self.0.passed.store(passed - 1, Ordering::Release);
             return Ok(());
         }
-        self.0.head_fault_taken.store(true, Ordering::Relaxed);
-        Err(stored(self.0.head_fault.load(Ordering::Acquire)).unwrap_or(FramingFault::OutOfStep))
+        self.0.out_of_step.store(true, Ordering::Relaxed);
+        Err(FramingFault::OutOfStep)
     }
 
     /// Whether [`FramingLog::next`] has returned a fault: the connection must end.
-    pub fn is_refused(&self) -> bool {
-        self.0.head_fault_taken.load(Ordering::Relaxed)
+    pub fn is_out_of_step(&self) -> bool {
+        self.0.out_of_step.load(Ordering::Relaxed)
     }
 
-    /// A fault that [`FramingLog::next`] has not returned and, since it was inside a body or the
-    /// engine gave up on the head by itself, never will.
-    pub fn untaken(&self) -> Option<FramingFault> {
-        let head = match self.is_refused() {
-            true => None,
-            false => stored(self.0.head_fault.load(Ordering::Acquire)),
-        };
-        head.or_else(|| stored(self.0.body_fault.load(Ordering::Acquire)))
+    /// The fault in a head that the engine does not see and so does not answer.
+    pub fn head_fault(&self) -> Option<FramingFault> {
+        stored(self.0.head_fault.load(Ordering::Acquire))
+    }
+
+    /// The fault in a body that broke off for that.
+    pub fn body_fault(&self) -> Option<FramingFault> {
+        stored(self.0.body_fault.load(Ordering::Acquire))
     }
 }
 

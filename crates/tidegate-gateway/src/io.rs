@@ -32,7 +32,8 @@ pub(crate) struct Socket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     Open,
-    /// A head was faulty: the engine gets no byte more and, so that it answers, no error either.
+    /// A head was faulty: the engine gets no byte more and, so that it finishes the answers before,
+    /// no error either.
     Silent,
     /// A body was faulty: the engine gets an error.
     Failing,
@@ -106,10 +107,14 @@ impl Socket {
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         match written {
-            Poll::Pending => self.poll_stall(cx).map(Err),
+            Poll::Pending => {
+                self.link.set_write_waits(true);
+                self.poll_stall(cx).map(Err)
+            }
             Poll::Ready(written) => {
                 if let Some(stall) = &mut self.stall {
                     stall.moved_at = Instant::now();
+                    self.link.set_write_waits(false);
                 }
                 Poll::Ready(written)
             }

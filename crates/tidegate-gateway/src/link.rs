@@ -25,6 +25,8 @@ pub(crate) struct Link {
     idle_since: AtomicU64,
     /// When the head that is being read began, if it came in pieces.
     head_since: AtomicU64,
+    /// Whether the client has yet to take what was written before more can be.
+    write_waits: AtomicBool,
     close_asked: AtomicBool,
     evicted: AtomicBool,
     /// The task's waker; it stays the same for the life of the task.
@@ -47,6 +49,7 @@ impl Link {
             exchanges: AtomicU32::new(0),
             idle_since: AtomicU64::new(now.as_nanos()),
             head_since: AtomicU64::new(NO_HEAD),
+            write_waits: AtomicBool::new(false),
             close_asked: AtomicBool::new(false),
             evicted: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -100,6 +103,16 @@ impl Link {
             NO_HEAD => None,
             nanos => Some(Mono::from_nanos(nanos)),
         }
+    }
+
+    /// Notes whether a write has to wait for the client.
+    pub(crate) fn set_write_waits(&self, waits: bool) {
+        self.write_waits.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether all requests are answered, to the last byte.
+    pub(crate) fn is_done(&self) -> bool {
+        self.idle_since().is_some() && !self.write_waits.load(Ordering::Relaxed)
     }
 
     /// Notes whom to wake when the connection shall close. One task, one call.

@@ -189,7 +189,7 @@ async fn wait_and_read(mut wait: Wait, upload: &mut Upload) -> Result<Slot, Opti
 
 /// Why a body broke off: what came was none, or nothing more came.
 fn body_refusal(conn: &Conn) -> Refusal {
-    match conn.framing.untaken() {
+    match conn.framing.body_fault() {
         Some(_) => Refusal::BadFraming,
         None => Refusal::ClientGone,
     }

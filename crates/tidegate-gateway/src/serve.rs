@@ -21,6 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_core::time::Mono;
 use tidegate_http::framing::FramingFault;
+use tidegate_http::refusal::Refusal;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
@@ -157,8 +158,9 @@ impl Server {
         let mut http = http1::Builder::new();
         http.half_close(listener.half_close)
             .header_read_timeout(None)
-            .max_header_size(listener.head_bytes_max)
-            .max_buf_size(BUFFER_BYTES_MAX.max(listener.head_bytes_max));
+            // One more than the scanner allows, which is to be the one that refuses.
+            .max_header_size(listener.head_bytes_max + 1)
+            .max_buf_size(BUFFER_BYTES_MAX.max(listener.head_bytes_max + 1));
         if listener.headers_max != ENGINE_HEADERS_MAX {
             http.max_headers(listener.headers_max);
         }
@@ -186,7 +188,7 @@ impl Server {
         let listener = &self.thread.shared.plan.listener;
         let clock = self.thread.shared.clock;
         let link = Arc::clone(permit.link());
-        let (framing, log) = Framing::new(listener.head_bytes_max);
+        let (framing, log) = Framing::new(listener.head_bytes_max, listener.headers_max);
         let socket = Socket::new(
             stream,
             framing,
@@ -230,6 +232,9 @@ impl Server {
                 if let Poll::Ready(result) = Pin::new(&mut connection).poll(cx) {
                     return Poll::Ready(End::Engine(result));
                 }
+                if log.head_fault().is_some() && link.is_done() {
+                    return Poll::Ready(End::Cut(Ending::BadRequest));
+                }
                 // The timer was set when no head was on its way; that is due sooner.
                 let head_begins = link.head_since().is_some() && !head_seen;
                 head_seen = link.head_since().is_some();
@@ -267,9 +272,9 @@ impl Server {
                 Some(FramingFault::HeadTooLarge)
             }
             End::Engine(Err(error)) if error.is_parse() => {
-                Some(log.untaken().unwrap_or(FramingFault::Unreadable))
+                Some(log.head_fault().unwrap_or(FramingFault::Unreadable))
             }
-            _ => log.untaken(),
+            _ => log.head_fault().or(log.body_fault()),
         };
         if let Some(fault) = fault {
             recorder.bad_request(fault);
@@ -277,7 +282,7 @@ impl Server {
         let ending = match &end {
             End::Cut(ending) => *ending,
             End::Engine(_) if socket.is_stalled() => Ending::WriteStalled,
-            End::Engine(_) if fault.is_some() || log.is_refused() => Ending::BadRequest,
+            End::Engine(_) if fault.is_some() || log.is_out_of_step() => Ending::BadRequest,
             End::Engine(Err(_)) => Ending::Broken,
             End::Engine(Ok(())) if link.is_evicted() => Ending::Evicted,
             End::Engine(Ok(())) if link.is_close_asked() => Ending::Drained,
@@ -288,6 +293,9 @@ impl Server {
 
         let unread = socket.phase() != Phase::Between;
         let mut stream = socket.into_stream();
+        if let (End::Cut(Ending::BadRequest), Some(fault)) = (&end, fault) {
+            drop(stream.try_write(&answer_to(fault)));
+        }
         match ending {
             // Nothing else can be in the socket's way: no answer was being written.
             Ending::HeadTimeout if unread => drop(stream.try_write(HEAD_TIMEOUT_ANSWER)),
@@ -300,6 +308,25 @@ impl Server {
             _ => {}
         }
     }
+}
+
+/// What the client is told of a head that the engine did not see; all before it is written.
+fn answer_to(fault: FramingFault) -> Vec<u8> {
+    let refusal = match fault {
+        FramingFault::HeadTooLarge => Refusal::HeadTooLarge,
+        _ => Refusal::BadFraming,
+    };
+    let body = refusal.body();
+    let mut answer = format!("HTTP/1.1 {}\r\n", refusal.status()).into_bytes();
+    for (name, value) in &refusal.headers(None) {
+        answer.extend_from_slice(name.as_ref());
+        answer.extend_from_slice(b": ");
+        answer.extend_from_slice(value.as_bytes());
+        answer.extend_from_slice(b"\r\n");
+    }
+    answer.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    answer.extend_from_slice(&body);
+    answer
 }
 
 impl Timeouts {
@@ -341,7 +368,7 @@ impl Timeouts {
 impl Client {
     async fn answer(&self, request: Request<Incoming>, exchange: Exchange) -> Response<Tracked> {
         let mut response = request::handle(&self.thread, &self.conn, request).await;
-        if self.conn.overflow || self.conn.framing.is_refused() {
+        if self.conn.overflow || self.conn.framing.is_out_of_step() {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));

@@ -2,6 +2,9 @@
 
 use tidegate_http::framing::FramingFault;
 
+/// The largest length that the engine takes; the two above it stand for something else there.
+const LENGTH_MAX: u64 = u64::MAX - 2;
+
 /// A field, as far as framing is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field<'a> {
@@ -9,6 +12,12 @@ pub(super) enum Field<'a> {
     TransferEncoding(&'a [u8]),
     Host(&'a [u8]),
     Other,
+}
+
+/// The line that announces a chunk.
+pub(super) struct Chunk {
+    pub(super) bytes: u64,
+    pub(super) extensions_bytes: usize,
 }
 
 /// `line` without its end, which must be CRLF and the only one of its bytes to control anything.
@@ -76,13 +85,20 @@ pub(super) fn content_length(value: &[u8]) -> Result<u64, FramingFault> {
     if value.contains(&b',') {
         return Err(FramingFault::LengthRepeated);
     }
-    number(value, 10).ok_or(FramingFault::LengthInvalid)
+    number(value, 10)
+        .filter(|&length| length <= LENGTH_MAX)
+        .ok_or(FramingFault::LengthInvalid)
 }
 
-/// The size that a chunk's line states; what follows a semicolon is extensions and ignored.
-pub(super) fn chunk_size(line: &[u8]) -> Result<u64, FramingFault> {
-    let end = memchr::memchr(b';', line).unwrap_or(line.len());
-    number(&line[..end], 16).ok_or(FramingFault::ChunkSize)
+impl Chunk {
+    /// What `line` states; what follows a semicolon is extensions and ignored.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, FramingFault> {
+        let end = memchr::memchr(b';', line).unwrap_or(line.len());
+        Ok(Self {
+            bytes: number(&line[..end], 16).ok_or(FramingFault::ChunkSize)?,
+            extensions_bytes: line.len().saturating_sub(end + 1),
+        })
+    }
 }
 
 /// Whether `bytes` are a token of RFC 9110, as methods and names of fields are.

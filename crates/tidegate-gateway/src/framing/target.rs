@@ -1,8 +1,12 @@
 //! The request line and the authority that it may name.
 
+use http::Uri;
 use tidegate_http::framing::FramingFault;
 
 use crate::framing::line::is_token;
+
+/// The longest target that the engine takes.
+const TARGET_BYTES_MAX: usize = 65_534;
 
 /// A request line, as far as framing is concerned.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +44,9 @@ impl RequestLine {
             [b'/', ..] | b"*" => None,
             _ => Some(Authority::of_absolute(target)?),
         };
+        if !is_target(target) {
+            return Err(FramingFault::RequestLine);
+        }
         Ok(Self { http_10, authority })
     }
 }
@@ -87,6 +94,23 @@ impl Authority {
             .or_else(|| text.strip_suffix(b":"))
             .unwrap_or(text)
     }
+}
+
+/// Whether the engine can read `target`. Its own parser is asked when there is anything in it that
+/// is not in most of them.
+fn is_target(target: &[u8]) -> bool {
+    let is_plain = |byte: &u8| {
+        matches!(
+            byte,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'/' | b'-' | b'.' | b'_' | b'~' | b'%' | b'!'
+                | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@'
+                | b'?'
+        )
+    };
+    // What is too long to be one has an answer of its own (414), which the engine gives.
+    (target.starts_with(b"/") && target.iter().all(is_plain))
+        || target.len() > TARGET_BYTES_MAX
+        || Uri::try_from(target).is_ok()
 }
 
 /// Whether `host` can be a host with or without a port. An empty one is what RFC 9112 §3.2 asks for

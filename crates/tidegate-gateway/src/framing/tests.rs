@@ -3,10 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 const HEAD_BYTES_MAX: usize = 4096;
+const HEADERS_MAX: usize = 20;
 
 /// The verdicts on `stream`, read in pieces that end where `ends` says, and what was passed on.
 fn verdicts(stream: &[u8], ends: &[usize]) -> (Vec<Result<(), FramingFault>>, Vec<u8>) {
-    let (mut framing, log) = Framing::new(HEAD_BYTES_MAX);
+    let (mut framing, log) = Framing::new(HEAD_BYTES_MAX, HEADERS_MAX);
     let mut ends = ends.to_vec();
     ends.sort_unstable();
     ends.push(stream.len());
@@ -24,7 +25,7 @@ fn verdicts(stream: &[u8], ends: &[usize]) -> (Vec<Result<(), FramingFault>>, Ve
     }
 
     let mut verdicts = vec![Ok(()); log.0.passed.swap(0, Ordering::Relaxed) as usize];
-    verdicts.extend(log.untaken().map(Err));
+    verdicts.extend(log.head_fault().or(log.body_fault()).map(Err));
     (verdicts, passed)
 }
 
@@ -86,6 +87,14 @@ fn lengths_that_two_readers_could_read_differently_are_faults() {
         ("Content-Length: \"5\"\r\n", FramingFault::LengthInvalid),
         (
             "Content-Length: 18446744073709551616\r\n",
+            FramingFault::LengthInvalid,
+        ),
+        (
+            "Content-Length: 18446744073709551615\r\n",
+            FramingFault::LengthInvalid,
+        ),
+        (
+            "Content-Length: 18446744073709551614\r\n",
             FramingFault::LengthInvalid,
         ),
     ] {
@@ -235,6 +244,14 @@ fn a_request_line_is_a_method_a_target_and_a_version() {
             FramingFault::RequestLine,
         ),
         ("GET /\r\n\r\n", FramingFault::RequestLine),
+        (
+            "GET /a<b HTTP/1.1\r\nHost: a\r\n\r\n",
+            FramingFault::RequestLine,
+        ),
+        (
+            "GET http://a:b:c/ HTTP/1.1\r\nHost: a:b:c\r\n\r\n",
+            FramingFault::RequestLine,
+        ),
         ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", FramingFault::Version),
         ("GET / http/1.1\r\nHost: a\r\n\r\n", FramingFault::Version),
         ("GET / HTTP/1.1\nHost: a\r\n\r\n", FramingFault::BareLf),
@@ -276,20 +293,52 @@ fn chunks_are_as_long_as_they_say_in_plain_digits() {
 }
 
 #[test]
-fn the_engine_sees_a_faulty_head_to_its_end_and_nothing_after() {
-    for head in [
-        "GET / HTTP/1.1\r\nContent-Length: x\r\nHost: a\r\n\r\n",
-        "GET / HTTP/1.1\nHost: a\n\n",
-        "GET / HTTP/1.1\r\nHost: a\r\n\n",
-        "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET / HTTP/1.1\r\n\r\n",
+fn a_trailer_section_has_a_largest_size_and_so_have_extensions() {
+    let body = |trailers: String| {
+        fault_of_fields(&format!("Transfer-Encoding: chunked\r\n\r\n{trailers}\r\n"))
+    };
+    let trailers = |count| body(format!("0\r\n{}", "T: v\r\n".repeat(count)));
+    let trailer = |bytes| body(format!("0\r\nT: {}\r\n", "v".repeat(bytes)));
+    // Five for the trailer beside its value, two for the end of the section.
+    let value_bytes_max = HEAD_BYTES_MAX - 1 - 5 - 2;
+    let extended = |chunks| {
+        body(format!(
+            "{}0\r\n",
+            format!("1;{}\r\nx\r\n", "e".repeat(1000)).repeat(chunks)
+        ))
+    };
+
+    assert_eq!(trailers(HEADERS_MAX), None);
+    assert_eq!(trailers(HEADERS_MAX + 1), Some(FramingFault::Trailer));
+    assert_eq!(trailers(10_000), Some(FramingFault::Trailer));
+    assert_eq!(trailer(value_bytes_max), None);
+    assert_eq!(trailer(value_bytes_max + 1), Some(FramingFault::Trailer));
+    assert_eq!(extended(16), None);
+    assert_eq!(extended(17), Some(FramingFault::ChunkSize));
+}
+
+#[test]
+fn the_engine_sees_nothing_from_the_faulty_line_on() {
+    for (sound, faulty) in [
+        ("GET / HTTP/1.1\r\n", "Content-Length: x\r\nHost: a\r\n\r\n"),
+        ("", "GET / HTTP/1.1\nHost: a\n\n"),
+        ("GET / HTTP/1.1\r\nHost: a\r\n", "\n"),
+        ("", "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("GET / HTTP/1.1\r\n", "\r\n"),
     ] {
-        let stream = format!("{head}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
+        let stream = format!("{sound}{faulty}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         for end in 0..stream.len() {
             let (verdicts, passed) = verdicts(stream.as_bytes(), &[end]);
 
-            assert_eq!(verdicts.len(), 1, "{head:?} split at {end}");
-            assert_eq!(passed, head.as_bytes(), "{head:?} split at {end}");
+            assert_eq!(verdicts.len(), 1, "{stream:?} split at {end}");
+            // The beginning of a line has gone before its end is known.
+            let line_end = sound.len() + faulty.find('\n').unwrap();
+            let expected = if (sound.len()..=line_end).contains(&end) {
+                end
+            } else {
+                sound.len()
+            };
+            assert_eq!(passed, stream[..expected].as_bytes(), "split at {end}");
         }
     }
 }
@@ -308,21 +357,25 @@ fn a_head_has_a_largest_size_however_it_is_cut() {
         verdicts(lines.as_bytes(), &ends).0,
         [Err(FramingFault::HeadTooLarge)]
     );
+
+    let fields = |count| fault_of_fields(&"X: y\r\n".repeat(count));
+    assert_eq!(fields(HEADERS_MAX - 1), None);
+    assert_eq!(fields(HEADERS_MAX), Some(FramingFault::HeadTooLarge));
 }
 
 #[test]
 fn a_request_that_the_scanner_did_not_see_is_out_of_step() {
-    let (mut framing, log) = Framing::new(HEAD_BYTES_MAX);
+    let (mut framing, log) = Framing::new(HEAD_BYTES_MAX, HEADERS_MAX);
     framing.scan(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /b");
 
     assert_eq!(log.next(), Ok(()));
     assert_eq!(log.next(), Err(FramingFault::OutOfStep));
-    assert!(log.is_refused());
+    assert!(log.is_out_of_step());
 }
 
 #[test]
 fn the_phase_tells_idle_from_slow() {
-    let (mut framing, _log) = Framing::new(HEAD_BYTES_MAX);
+    let (mut framing, _log) = Framing::new(HEAD_BYTES_MAX, HEADERS_MAX);
     assert_eq!(framing.phase(), Phase::Between);
     framing.scan(b"POST / HTTP/1.1\r\nHo");
     assert_eq!(framing.phase(), Phase::Head);
@@ -375,7 +428,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_scanner_fail(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let (mut framing, _log) = Framing::new(128);
+        let (mut framing, _log) = Framing::new(128, 4);
         for piece in bytes.chunks(7) {
             framing.scan(piece);
         }

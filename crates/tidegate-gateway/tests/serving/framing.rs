@@ -75,6 +75,11 @@ fn ambiguous_requests_are_refused_and_nothing_of_them_is_forwarded() {
             "length_invalid",
         ),
         (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551615\r\n",
+            "length_invalid",
+        ),
+        ("GET /a<b HTTP/1.1\r\nHost: a\r\n", "request_line"),
+        (
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n",
             "coding_unknown",
         ),
@@ -92,10 +97,12 @@ fn ambiguous_requests_are_refused_and_nothing_of_them_is_forwarded() {
             "{head}\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         ));
 
-        assert_eq!(client.answer().status, 400, "{head:?}");
+        let answer = client.answer();
+        assert_eq!(answer.status, 400, "{head:?}");
+        assert_eq!(answer.header("tidegate-reason"), Some("bad_framing"));
+        assert!(answer.body.contains("bad_framing"), "{head:?}");
         assert!(client.is_closed(), "{head:?}");
         let series = format!("tidegate_bad_requests_total{{reason=\"{fault}\"}}");
-        // What the engine refuses by itself is counted when the connection ends.
         wait_for_metric(&gateway, &series, 1.0);
     }
     assert_eq!(app.heads().len(), 0);
@@ -113,6 +120,20 @@ fn a_good_request_is_answered_though_the_next_is_bad() {
     assert_eq!(client.answer().status, 400);
     assert!(client.is_closed());
     assert_eq!(app.heads().len(), 1);
+}
+
+#[test]
+fn an_answer_on_its_way_is_whole_though_the_next_request_is_bad() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut client = Client::connect(&gateway);
+
+    client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\nGET /bad HTTP/1.1\r\n\r\n");
+
+    let large = client.answer();
+    assert_eq!((large.status, large.body.len()), (200, 256 * 1024 * 1024));
+    assert_eq!(client.answer().status, 400);
+    assert!(client.is_closed());
 }
 
 #[test]
@@ -140,20 +161,25 @@ fn a_chunk_that_is_not_what_it_says_ends_the_request() {
 fn a_head_that_is_too_large_is_refused_as_that() {
     let app = App::start();
     let gateway = Gateway::start(plan(&app)).unwrap();
-    let mut client = Client::connect(&gateway);
 
-    // The gateway may answer before all of it is written.
-    let _ = client.try_send(&format!(
-        "GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
-        "x".repeat(40_000)
-    ));
+    for fields in [
+        format!("X: {}\r\n", "x".repeat(40_000)),
+        "X: y\r\n".repeat(1_000),
+        "X: y\r\n".repeat(100),
+    ] {
+        let mut client = Client::connect(&gateway);
+        // The gateway may answer before all of it is written.
+        let _ = client.try_send(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
 
-    assert_eq!(client.answer().status, 431);
-    assert!(client.is_closed());
+        let answer = client.answer();
+        assert_eq!(answer.status, 431);
+        assert_eq!(answer.header("tidegate-reason"), Some("head_too_large"));
+        assert!(client.is_closed());
+    }
     wait_for_metric(
         &gateway,
         "tidegate_bad_requests_total{reason=\"head_too_large\"}",
-        1.0,
+        3.0,
     );
 }
 
