@@ -46,7 +46,7 @@ pub struct Turned {
 }
 
 /// A request in the queue. Resolves to its slot or to why there is none; dropped before that, it
-/// leaves the queue and counts as a client that has gone.
+/// leaves the queue and counts as refused: for a client that has gone, unless something else is said.
 pub struct Wait {
     thread: Arc<Thread>,
     app: usize,
@@ -55,6 +55,8 @@ pub struct Wait {
     place: Arc<Place>,
     leave: Pin<Box<Sleep>>,
     over: bool,
+    /// What it counts as when it is dropped before it is over.
+    dropped_for: Refusal,
 }
 
 struct State {
@@ -143,6 +145,7 @@ impl Gate {
                         place,
                         leave: Box::pin(tokio::time::sleep_until(gate.clock.instant(leave_at))),
                         over: false,
+                        dropped_for: Refusal::ClientGone,
                     })
                 }
             };
@@ -267,6 +270,11 @@ impl Place {
 }
 
 impl Wait {
+    /// Leaves the queue, counted as `refusal`.
+    pub(crate) fn leave_for(mut self, refusal: Refusal) {
+        self.dropped_for = refusal;
+    }
+
     fn gate(&self) -> &Gate {
         &self.thread.shared.apps[self.app].gate
     }
@@ -332,9 +340,9 @@ impl Drop for Wait {
             Some(News::Started { ticket, .. }) => {
                 let gate = self.gate();
                 gate.done(gate.clock.now(), ticket, None, Ending::Ignored);
-                Refusal::ClientGone
+                self.dropped_for
             }
-            None => Refusal::ClientGone,
+            None => self.dropped_for,
         };
         self.thread
             .recorder

@@ -78,15 +78,15 @@ pub async fn handle(
                     thread.recorder.admitted(index, label.class, None);
                     Ok(slot)
                 }
-                Entry::Refused(turned) => Err(Some(turned)),
-                Entry::Waiting(wait) if expects_continue => wait.await.map_err(Some),
-                Entry::Waiting(wait) => wait_and_read(wait, &mut upload).await,
+                Entry::Refused(turned) => Err(Left::Turned(turned)),
+                Entry::Waiting(wait) if expects_continue => wait.await.map_err(Left::Turned),
+                Entry::Waiting(wait) => wait_and_read(wait, &mut upload, conn).await,
             };
             match entered {
                 Ok(slot) => slot,
-                Err(Some(turned)) => return visit.turned(turned),
+                Err(Left::Turned(turned)) => return visit.turned(turned),
                 // Counted when it left the queue.
-                Err(None) => return answer(body_refusal(conn), None),
+                Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
             }
         }
     };
@@ -105,7 +105,7 @@ pub async fn handle(
         Err(NoAnswer::Client(_)) => match body_refusal(conn) {
             // It was admitted, and counted as work for a caller who had gone: as a refusal it
             // would be counted twice.
-            Refusal::ClientGone => answer(Refusal::ClientGone, None),
+            Refusal::ClientGone => visit.answer(Refusal::ClientGone, Duration::ZERO),
             refusal => visit.refuse(refusal, Duration::ZERO),
         },
     }
@@ -165,7 +165,13 @@ impl Visit<'_> {
     fn refuse(&self, refusal: Refusal, drain: Duration) -> Response<Body> {
         let recorder = &self.thread.recorder;
         recorder.refused(self.app, self.label.class, refusal);
+        self.answer(refusal, drain)
+    }
+
+    /// Answers with a refusal that is counted already.
+    fn answer(&self, refusal: Refusal, drain: Duration) -> Response<Body> {
         if refusal != Refusal::ClientGone {
+            let recorder = &self.thread.recorder;
             recorder.answered(self.app, refusal.status());
         }
         let seconds = refusal
@@ -175,16 +181,31 @@ impl Visit<'_> {
     }
 }
 
+/// How a request left the queue without a slot.
+enum Left {
+    Turned(Turned),
+    /// Its body broke off.
+    Body(Refusal),
+}
+
 /// Waits for a slot and meanwhile reads the body, which is how a client that leaves is seen while
-/// its body is on its way. `None` for such a client.
-async fn wait_and_read(mut wait: Wait, upload: &mut Upload) -> Result<Slot, Option<Turned>> {
-    std::future::poll_fn(|context| {
+/// its body is on its way.
+async fn wait_and_read(mut wait: Wait, upload: &mut Upload, conn: &Conn) -> Result<Slot, Left> {
+    let entered = std::future::poll_fn(|context| {
         if let Poll::Ready(entered) = Pin::new(&mut wait).poll(context) {
-            return Poll::Ready(entered.map_err(Some));
+            return Poll::Ready(Some(entered));
         }
-        upload.poll_keep(context).map(|_| Err(None))
+        upload.poll_keep(context).map(|_| None)
     })
-    .await
+    .await;
+    match entered {
+        Some(entered) => entered.map_err(Left::Turned),
+        None => {
+            let refusal = body_refusal(conn);
+            wait.leave_for(refusal);
+            Err(Left::Body(refusal))
+        }
+    }
 }
 
 /// Why a body broke off: what came was none, or nothing more came.

@@ -274,7 +274,7 @@ impl Server {
             End::Engine(Err(error)) if error.is_parse() => {
                 Some(log.head_fault().unwrap_or(FramingFault::Unreadable))
             }
-            _ => log.head_fault().or(log.body_fault()),
+            _ => log.head_fault().or_else(|| log.body_fault()),
         };
         if let Some(fault) = fault {
             recorder.bad_request(fault);

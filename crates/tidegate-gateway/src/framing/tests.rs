@@ -25,7 +25,7 @@ fn verdicts(stream: &[u8], ends: &[usize]) -> (Vec<Result<(), FramingFault>>, Ve
     }
 
     let mut verdicts = vec![Ok(()); log.0.passed.swap(0, Ordering::Relaxed) as usize];
-    verdicts.extend(log.head_fault().or(log.body_fault()).map(Err));
+    verdicts.extend(log.head_fault().or_else(|| log.body_fault()).map(Err));
     (verdicts, passed)
 }
 
@@ -338,7 +338,7 @@ fn the_engine_sees_nothing_from_the_faulty_line_on() {
             } else {
                 sound.len()
             };
-            assert_eq!(passed, stream[..expected].as_bytes(), "split at {end}");
+            assert_eq!(passed, &stream.as_bytes()[..expected], "split at {end}");
         }
     }
 }

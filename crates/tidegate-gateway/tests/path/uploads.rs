@@ -124,6 +124,30 @@ async fn a_body_that_takes_its_time_is_no_late_answer() {
 }
 
 #[tokio::test]
+async fn a_body_that_turns_out_to_be_none_in_the_queue_is_counted_once_and_as_that() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1));
+    let (mut first, mut second) = (site.client().await, site.client().await);
+
+    first.get("/1").await;
+    let _call = app.call().await;
+    second
+        .write("POST / HTTP/1.1\r\nhost: shop\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        .await;
+    site.settles_at(1, 1).await;
+    second.write("-3\r\nabc\r\n").await;
+
+    let answer = second.read().await;
+    assert_eq!(
+        (answer.status(), answer.header("tidegate-reason")),
+        (400, Some("bad_framing"))
+    );
+    site.settles_at(1, 0).await;
+    assert_eq!(site.refused("bad_framing"), 1);
+    assert_eq!(site.refused("client_gone"), 0);
+}
+
+#[tokio::test]
 async fn a_body_that_is_none_is_a_bad_request_and_not_a_refusal_for_capacity() {
     let app = App::open().await;
     let site = Site::start(plan(&app, 1));
