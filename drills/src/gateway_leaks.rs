@@ -108,10 +108,11 @@ const GAUGES: [Gauge; 6] = [
 ];
 
 /// Reasons for which Tidegate answers what it had admitted.
-const AFTER_ADMISSION: [&str; 5] = [
+const AFTER_ADMISSION: [&str; 6] = [
     "body_timeout",
     "upstream_connect",
     "upstream_connections",
+    "upstream_invalid",
     "upstream_reset",
     "upstream_timeout",
 ];

@@ -221,6 +221,7 @@ fn refusal_for(failure: UpstreamFailure) -> Refusal {
         UpstreamFailure::Connect => Refusal::UpstreamConnect,
         UpstreamFailure::Connections => Refusal::UpstreamConnections,
         UpstreamFailure::Timeout => Refusal::UpstreamTimeout,
+        UpstreamFailure::Invalid => Refusal::UpstreamInvalid,
         UpstreamFailure::Reset
         | UpstreamFailure::Broken
         | UpstreamFailure::Silent

@@ -74,6 +74,17 @@ pub fn strip_response(headers: &mut HeaderMap) -> Persistence {
     persistence
 }
 
+/// Whether an answer is coded in another way than by one `chunked`. What else there may be cannot be
+/// taken off here, and must not be passed on without saying so.
+pub fn is_coded_otherwise(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => false,
+        (Some(coding), None) => !coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => true,
+    }
+}
+
 /// Whether the other side keeps the connection, by the headers of its answer.
 pub fn persistence(headers: &HeaderMap) -> Persistence {
     if tokens(headers).any(|token| token.eq_ignore_ascii_case("close")) {
@@ -326,6 +337,28 @@ mod tests {
         ]);
 
         let persistence = strip_response(&mut answer);
+
+    #[test]
+    fn one_chunked_is_the_only_coding() {
+        for (lines, otherwise) in [
+            (&[][..], false),
+            (&[("transfer-encoding", "Chunked")], false),
+            (&[("transfer-encoding", "gzip")], true),
+            (&[("transfer-encoding", "gzip, chunked")], true),
+            (&[("transfer-encoding", "chunked, chunked")], true),
+            (&[("transfer-encoding", "identity")], true),
+            (&[("transfer-encoding", "")], true),
+            (
+                &[
+                    ("transfer-encoding", "gzip"),
+                    ("transfer-encoding", "chunked"),
+                ],
+                true,
+            ),
+        ] {
+            assert_eq!(is_coded_otherwise(&headers(lines)), otherwise, "{lines:?}");
+        }
+    }
 
         assert_eq!(persistence, Persistence::Closes);
         assert_eq!(answer.len(), 2, "{answer:?}");

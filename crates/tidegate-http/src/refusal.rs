@@ -48,6 +48,8 @@ pub enum Refusal {
     UpstreamConnect,
     /// The application closed the connection before it had answered.
     UpstreamReset,
+    /// What the application answered is no HTTP, or over the limits on answers.
+    UpstreamInvalid,
     /// The application did not begin to answer in time.
     UpstreamTimeout,
     /// All connections to the application are taken.
@@ -67,7 +69,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -86,6 +88,7 @@ impl Refusal {
         Self::BodyTimeout,
         Self::UpstreamConnect,
         Self::UpstreamReset,
+        Self::UpstreamInvalid,
         Self::UpstreamTimeout,
         Self::UpstreamConnections,
         Self::ProbeCap,
@@ -165,6 +168,7 @@ impl Refusal {
             Self::BodyTimeout => Row::plain("body_timeout", StatusCode::REQUEST_TIMEOUT).closing(),
             Self::UpstreamConnect => Row::plain("upstream_connect", StatusCode::BAD_GATEWAY),
             Self::UpstreamReset => Row::plain("upstream_reset", StatusCode::BAD_GATEWAY),
+            Self::UpstreamInvalid => Row::plain("upstream_invalid", StatusCode::BAD_GATEWAY),
             Self::UpstreamTimeout => Row::plain("upstream_timeout", StatusCode::GATEWAY_TIMEOUT),
             Self::UpstreamConnections => Row::capacity("upstream_connections"),
             Self::ProbeCap => Row::capacity("probe_cap").closing(),

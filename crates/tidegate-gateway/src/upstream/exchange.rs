@@ -132,10 +132,13 @@ impl Exchange {
 
         let mut held = self.held.take().expect("nobody else takes it");
         match sent {
-            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                // Nobody asked for it: the request's Upgrade went no further than here.
-                held.fail(UpstreamFailure::Reset);
-                Answer::None(NoAnswer::Failed(UpstreamFailure::Reset))
+            // Nobody asked for the former: the request's Upgrade went no further than here.
+            Ok(response)
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS
+                    || hops::is_coded_otherwise(response.headers()) =>
+            {
+                held.fail(UpstreamFailure::Invalid);
+                Answer::None(NoAnswer::Failed(UpstreamFailure::Invalid))
             }
             Ok(response) => {
                 let now = held.slot.thread().shared.clock.now();
@@ -144,7 +147,7 @@ impl Exchange {
             }
             Err(mut error) => match error.take_message() {
                 Some(request) => Answer::Unsent(held.slot, Box::new(request)),
-                None => Answer::None(held.no_answer()),
+                None => Answer::None(held.no_answer(error.error())),
             },
         }
     }

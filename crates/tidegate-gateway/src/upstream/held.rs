@@ -115,9 +115,9 @@ impl Held {
         self.connection.close();
     }
 
-    /// The connection broke before the answer began: by the application, or because the client's
-    /// body broke off.
-    pub(super) fn no_answer(mut self) -> NoAnswer {
+    /// The connection ended with `error` before the answer began: by the application, or because the
+    /// client's body broke off.
+    pub(super) fn no_answer(mut self, error: &hyper::Error) -> NoAnswer {
         match self
             .progress
             .as_ref()
@@ -129,8 +129,13 @@ impl Held {
                 NoAnswer::Client(error)
             }
             None => {
-                self.fail(UpstreamFailure::Reset);
-                NoAnswer::Failed(UpstreamFailure::Reset)
+                let failure = if error.is_parse() {
+                    UpstreamFailure::Invalid
+                } else {
+                    UpstreamFailure::Reset
+                };
+                self.fail(failure);
+                NoAnswer::Failed(failure)
             }
         }
     }

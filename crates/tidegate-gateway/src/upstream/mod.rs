@@ -17,6 +17,8 @@ pub enum UpstreamFailure {
     Connections,
     /// The connection broke before the answer had begun.
     Reset,
+    /// The head of the answer was no HTTP, or over the limits on answers.
+    Invalid,
     /// The answer had not begun in time.
     Timeout,
     /// The connection broke inside the answer.
@@ -29,10 +31,11 @@ pub enum UpstreamFailure {
 
 impl UpstreamFailure {
     /// Every failure.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connect,
         Self::Connections,
         Self::Reset,
+        Self::Invalid,
         Self::Timeout,
         Self::Broken,
         Self::Silent,
@@ -50,6 +53,7 @@ impl UpstreamFailure {
             Self::Connect => "connect",
             Self::Connections => "connections",
             Self::Reset => "reset",
+            Self::Invalid => "invalid",
             Self::Timeout => "timeout",
             Self::Broken => "broken",
             Self::Silent => "silent",

@@ -3,6 +3,9 @@ use crate::client::Client;
 use crate::eventually;
 use crate::site::{LONG, Site, plan};
 
+/// Headers that an answer may have; docs/http-api.md says so.
+const HEADERS_MAX: usize = 256;
+
 #[tokio::test]
 async fn a_request_and_its_answer_pass() {
     let app = App::open().await;
@@ -269,8 +272,71 @@ async fn a_switch_of_protocols_that_nobody_asked_for_goes_no_further() {
     call.write("HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n")
         .await;
 
-    assert_eq!(client.read().await.status(), 502);
+    let answer = client.read().await;
+    assert_eq!(
+        (answer.status(), answer.header("tidegate-reason")),
+        (502, Some("upstream_invalid"))
+    );
     site.settles_at(0, 0).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_not_called_a_reset() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1));
+    let ok = "HTTP/1.1 200 OK\r\n";
+    let answers = [
+        "SSH-2.0-OpenSSH_9.6\r\n".to_owned(),
+        format!("{ok}no colon\r\n\r\n"),
+        format!(
+            "{ok}{}content-length: 0\r\n\r\n",
+            "x: y\r\n".repeat(HEADERS_MAX)
+        ),
+        format!("{ok}x: {}\r\n\r\n", "y".repeat(64 * 1024)),
+        format!("{ok}content-length: many\r\n\r\n"),
+        "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+        format!("{ok}transfer-encoding: gzip\r\n\r\n"),
+        format!("{ok}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+        format!("{ok}transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ];
+    let count = answers.len() as u64;
+
+    for invalid in answers {
+        let mut client = site.client().await;
+        client.get("/").await;
+        let mut call = app.call().await;
+        call.try_write(invalid.as_bytes()).await;
+
+        let answer = client.read().await;
+        let begin = &invalid[..invalid.len().min(60)];
+        assert_eq!(
+            (answer.status(), answer.header("tidegate-reason")),
+            (502, Some("upstream_invalid")),
+            "{begin:?}"
+        );
+        assert!(call.is_closed().await, "{begin:?}");
+    }
+    assert_eq!(site.refused("upstream_invalid"), count);
+    site.ends_with(0, 0, 0).await;
+}
+
+#[tokio::test]
+async fn an_answer_may_have_as_many_headers_as_we_say() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1));
+    let mut client = site.client().await;
+
+    client.get("/").await;
+    let mut call = app.call().await;
+    let headers = "x: y\r\n".repeat(HEADERS_MAX - 1);
+    call.write(format!(
+        "HTTP/1.1 200 OK\r\n{headers}content-length: 2\r\n\r\nok"
+    ))
+    .await;
+
+    let answer = client.read().await;
+    assert_eq!((answer.status(), answer.text()), (200, "ok"));
+    assert_eq!(answer.head.matches("x: y\r\n").count(), HEADERS_MAX - 1);
 }
 
 #[tokio::test]
