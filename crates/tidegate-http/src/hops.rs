@@ -154,11 +154,15 @@ impl Found {
 }
 
 /// What only a proxy of ours may say, by whole names or, up to a closing `-`, by beginnings.
-const SAID_BY_PROXIES: [&str; 4] = [
+const SAID_BY_PROXIES: [&str; 8] = [
     TIDEGATE_PREFIX,
     "x-forwarded-",
     "forwarded",
     "x-request-start",
+    "x-real-ip",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
 ];
 
 /// Names whose aliases would tell some applications another end of the request.
@@ -175,7 +179,7 @@ fn is_any(name: &str, known: &[&str]) -> bool {
 }
 
 /// End-to-end headers that a client cannot have removed by naming them in `Connection`.
-const NEVER_NAMED: [&str; 10] = [
+const NEVER_NAMED: [&str; 14] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -186,6 +190,10 @@ const NEVER_NAMED: [&str; 10] = [
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-host",
+    "x-real-ip",
+    "true-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
 ];
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -285,6 +293,10 @@ mod tests {
             ("x-forwarded-ssl", "on"),
             ("forwarded", "for=1.1.1.1"),
             ("x-request-start", "t=1"),
+            ("x-real-ip", "1.1.1.1"),
+            ("true-client-ip", "1.1.1.1"),
+            ("x-client-ip", "1.1.1.1"),
+            ("x-cluster-client-ip", "1.1.1.1"),
         ];
         let (mut trusted, mut stranger) = (headers(&lines), headers(&lines));
 
@@ -302,6 +314,7 @@ mod tests {
             ("x-forwarded_proto", "https"),
             ("tidegate_class", "critical"),
             ("x_request_start", "t=1"),
+            ("x_real_ip", "1.1.1.1"),
             ("proxy_connection", "close"),
             ("content_length", "5"),
             ("transfer_encoding", "chunked"),
@@ -326,19 +339,6 @@ mod tests {
     }
 
     #[test]
-    fn the_applications_commands_are_not_for_the_client() {
-        let mut answer = headers(&[
-            ("content-type", "text/html"),
-            ("tidegate-set", "a=1"),
-            ("tidegate-cost", "5"),
-            ("tidegate-reason", "queue_full"),
-            ("connection", "close"),
-            ("transfer-encoding", "chunked"),
-        ]);
-
-        let persistence = strip_response(&mut answer);
-
-    #[test]
     fn one_chunked_is_the_only_coding() {
         for (lines, otherwise) in [
             (&[][..], false),
@@ -359,6 +359,19 @@ mod tests {
             assert_eq!(is_coded_otherwise(&headers(lines)), otherwise, "{lines:?}");
         }
     }
+
+    #[test]
+    fn the_applications_commands_are_not_for_the_client() {
+        let mut answer = headers(&[
+            ("content-type", "text/html"),
+            ("tidegate-set", "a=1"),
+            ("tidegate-cost", "5"),
+            ("tidegate-reason", "queue_full"),
+            ("connection", "close"),
+            ("transfer-encoding", "chunked"),
+        ]);
+
+        let persistence = strip_response(&mut answer);
 
         assert_eq!(persistence, Persistence::Closes);
         assert_eq!(answer.len(), 2, "{answer:?}");
