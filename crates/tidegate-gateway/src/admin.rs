@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
@@ -15,18 +16,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use crate::connections::Connections;
-use crate::context::Thread;
+use crate::context::{Shared, Thread};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::own::state_json;
 use crate::status::Status;
 use crate::threads::{Stage, runtime, stopped};
 
-/// Connections at once; more are closed at once.
+/// Connections at once; one more takes the place of the one that has been idle longest.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Longest time for a head, idle time before it included.
@@ -45,6 +47,16 @@ pub(crate) struct Admin {
     pub(crate) threads: Vec<Arc<Thread>>,
     pub(crate) connections: Arc<Connections>,
     pub(crate) exposition: Exposition,
+}
+
+/// Those who are connected.
+#[derive(Default)]
+struct Visitors(Vec<Visitor>);
+
+struct Visitor {
+    /// When it last asked for something, or connected.
+    asked_at: Arc<AtomicU64>,
+    task: AbortHandle,
 }
 
 impl Admin {
@@ -70,7 +82,7 @@ impl Admin {
     }
 
     async fn accept(self: Arc<Self>, listener: tokio::net::TcpListener) {
-        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut visitors = Visitors::default();
         loop {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -80,12 +92,16 @@ impl Admin {
                     continue;
                 }
             };
-            let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-                continue;
-            };
+            if visitors.make_room() {
+                // Whoever came just before gets a turn before its own place is taken.
+                yield_now().await;
+            }
+            let asked_at = Arc::new(AtomicU64::new(self.now()));
+            let visitor_asked_at = Arc::clone(&asked_at);
             let admin = Arc::clone(&self);
-            tokio::spawn(async move {
+            let task = tokio::spawn(async move {
                 let service = service_fn(move |request| {
+                    asked_at.store(admin.now(), Ordering::Relaxed);
                     let response = admin.answer(&request);
                     async move { Ok::<_, Infallible>(response) }
                 });
@@ -95,9 +111,20 @@ impl Admin {
                     .serve_connection(TokioIo::new(stream), service);
                 // How an operator's connection ends is of no interest.
                 drop(timeout(LIFETIME_MAX, connection).await);
-                drop(slot);
+            });
+            visitors.0.push(Visitor {
+                asked_at: visitor_asked_at,
+                task: task.abort_handle(),
             });
         }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.threads.first().expect("a gateway has a thread").shared
+    }
+
+    fn now(&self) -> u64 {
+        self.shared().clock.now().as_nanos()
     }
 
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
@@ -108,7 +135,7 @@ impl Admin {
                 .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        let shared = &self.threads.first().expect("a gateway has a thread").shared;
+        let shared = self.shared();
         match request.uri().path() {
             "/" => page(StatusCode::OK, "text/plain", INDEX),
             "/metrics" => page(StatusCode::OK, METRICS_TYPE, self.exposition.text()),
@@ -128,6 +155,26 @@ impl Admin {
             ),
             _ => page(StatusCode::NOT_FOUND, "text/plain", INDEX),
         }
+    }
+}
+
+impl Visitors {
+    /// Ends the connection that has been idle longest if there are as many as there may be, and
+    /// says whether it did.
+    fn make_room(&mut self) -> bool {
+        if self.0.len() < CONNECTIONS_MAX {
+            return false;
+        }
+        self.0.retain(|visitor| !visitor.task.is_finished());
+        if self.0.len() < CONNECTIONS_MAX {
+            return false;
+        }
+        let asked_at = |visitor: &Visitor| visitor.asked_at.load(Ordering::Relaxed);
+        let idlest = (0..self.0.len()).min_by_key(|&at| asked_at(&self.0[at]));
+        if let Some(at) = idlest {
+            self.0.swap_remove(at).task.abort();
+        }
+        true
     }
 }
 

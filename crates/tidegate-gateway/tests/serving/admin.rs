@@ -5,6 +5,9 @@ use tidegate_gateway::status::{STATUS_VERSION, Status};
 
 use crate::support::{App, Client, admin_page, metric, plan, wait_for_metric};
 
+/// Admin connections at once.
+const CONNECTIONS_MAX: usize = 64;
+
 #[test]
 fn the_status_tells_what_was_served() {
     let app = App::start();
@@ -76,6 +79,23 @@ fn every_metric_says_what_it_is_and_every_series_is_there_once() {
     );
     assert_eq!(metric(&gateway, "tidegate_limit{app=\"shop\"}"), 32.0);
     assert_eq!(metric(&gateway, "tidegate_ready"), 1.0);
+}
+
+#[test]
+fn however_many_are_idle_a_newcomer_is_served() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let mut first = Client::connect_to(gateway.admin_address().unwrap());
+    assert_eq!(first.get("/healthz").status, 200);
+    let mut idle: Vec<Client> = (0..CONNECTIONS_MAX)
+        .map(|_| Client::connect_to(gateway.admin_address().unwrap()))
+        .collect();
+
+    assert!(first.is_closed(), "nobody has been idle for longer");
+    assert_eq!(idle[0].get("/healthz").status, 200);
+    assert_eq!(admin_page(&gateway, "/healthz").status, 200);
+    assert!(idle[1].is_closed(), "the second has asked for nothing");
+    assert_eq!(idle[0].get("/healthz").status, 200);
 }
 
 #[test]
