@@ -78,7 +78,8 @@ fn show_app(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
     }
     show_queue(f, app)?;
     show_bulkheads(f, app)?;
-    show_routes(f, app)
+    show_routes(f, app)?;
+    warn_of_short_patience(f, app)
 }
 
 fn show_learnt(f: &mut fmt::Formatter<'_>, name: &str, bounds: Bounds) -> fmt::Result {
@@ -155,6 +156,22 @@ fn show_routes(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
             line += &format!(" {cell:width$} ");
         }
         writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// It may be meant, so it is no error; but then `hold` is not what bounds the wait.
+fn warn_of_short_patience(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
+    let hold = app.admission.hold;
+    for route in app.routes.iter().filter(|route| route.patience < hold) {
+        writeln!(
+            f,
+            "  warning   hold = {} is longer than patience = {} of route {}: its requests leave the queue \
+             by their deadline (expired_in_queue), before hold is over",
+            span(hold),
+            span(route.patience),
+            route.name
+        )?;
     }
     Ok(())
 }

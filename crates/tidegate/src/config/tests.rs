@@ -485,6 +485,29 @@ fn the_summary_says_what_follows() {
     assert!(summary.contains("critical: 13 of 64 slots; nobody else uses them"));
     assert!(summary.contains("recommendations: at most 13 of 64 slots"));
     assert!(summary.contains("/checkout/**   critical    default"));
+    assert!(!summary.contains("warning"), "{summary}");
+}
+
+#[test]
+fn a_hold_longer_than_a_patience_is_warned_of() {
+    let text = format!(
+        "{MINIMAL}hold = \"3s\"\n\
+         [[app.route]]\nname = \"search\"\npath = \"/search\"\npatience = \"2s\"\n"
+    );
+
+    let summary = Summary(&plan(&text)).to_string();
+
+    let warnings: Vec<&str> = summary
+        .lines()
+        .filter(|line| line.contains("warning"))
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            "  warning   hold = 3s is longer than patience = 2s of route search: its requests leave the \
+             queue by their deadline (expired_in_queue), before hold is over"
+        ]
+    );
 }
 
 #[test]
