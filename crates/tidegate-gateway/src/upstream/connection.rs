@@ -41,6 +41,8 @@ impl Connection {
         stream.set_nodelay(true)?;
         let (sender, connection) = Builder::new()
             .max_buf_size(READ_BYTES_MAX)
+            // The former lets a head pass that is a little over it and comes all at once.
+            .max_header_size(READ_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .handshake::<_, Upload>(TokioIo::new(Stream(stream)))
             .await
