@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tidegate_core::time::Mono;
 use tidegate_http::framing::FramingFault;
 use tidegate_http::refusal::Refusal;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
 
@@ -295,6 +295,8 @@ impl Server {
         let mut stream = socket.into_stream();
         if let (End::Cut(Ending::BadRequest), Some(fault)) = (&end, fault) {
             drop(stream.try_write(&answer_to(fault)));
+            // The client need not wait for the end of what follows.
+            drop(stream.shutdown().await);
         }
         match ending {
             // Nothing else can be in the socket's way: no answer was being written.
