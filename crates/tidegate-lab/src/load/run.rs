@@ -14,7 +14,7 @@ use super::recorder::Recorder;
 use super::schedule::{Schedule, draw_kind};
 use super::visit::{Active, Visit, World, play};
 use super::{LoadPlan, Report, SecondReport};
-use crate::measure::{HostTimes, pin_thread, raise_file_limit};
+use crate::measure::{HostTimes, pin_thread, prefer_thread, raise_file_limit};
 
 /// Files a process needs beside connections.
 const FILES_SPARE: u64 = 512;
@@ -51,6 +51,8 @@ impl Run {
                 if let Some(core) = world.plan.core {
                     pin_thread(core)?;
                 }
+                // A schedule that is kept makes the server queue, not the generator.
+                prefer_thread();
                 let before = HostTimes::now()?;
                 runtime.block_on(async {
                     tokio::select! {

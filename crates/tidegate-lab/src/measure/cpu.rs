@@ -8,6 +8,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::process::thread_ids;
 
+/// Below what everything else has, above what the kernel's own threads need.
+const PREFERRED_NICENESS: i32 = -10;
+
 /// CPU time of the whole machine since it started, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTimes {
@@ -73,6 +76,13 @@ pub fn pin_process(pid: u32, core: usize) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets the calling thread go before others that want its core, as far as the system allows it: root
+/// may, everybody else goes on as before.
+pub fn prefer_thread() {
+    // On Linux "no process" is the calling thread alone, not its whole process.
+    let _ = rustix::process::setpriority_process(None, PREFERRED_NICENESS);
 }
 
 fn pin(thread: Option<Pid>, core: usize) -> io::Result<()> {

@@ -6,6 +6,6 @@ mod files;
 mod process;
 
 pub use child::{Child, ChildError};
-pub use cpu::{HostTimes, cores, pin_process, pin_thread};
+pub use cpu::{HostTimes, cores, pin_process, pin_thread, prefer_thread};
 pub use files::raise_file_limit;
 pub use process::{ProcessSample, cpu_time, cpu_time_of_thread, sample, thread_ids};
