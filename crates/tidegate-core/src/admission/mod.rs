@@ -268,17 +268,14 @@ impl Admission {
         })
     }
 
-    /// Whether a class has more waiting than can be worked off in half of the longest wait, the
-    /// oldest of whom has waited that long. A long wait alone is no sign of it: a burst, or slots that
-    /// all come free at once, make one too, and would then push out a few of the class that goes in
-    /// front while the class below is served.
+    /// Only the lowest class that waits is the one there is too much of. A higher one is served by
+    /// then or soon; newest first would starve a few of it for as long as a burst lasts, and serve
+    /// the class below afterwards.
     fn newest_first(&self, now: Mono, oldest: Key) -> bool {
-        let entry = self.queue.entry(oldest);
-        let half = self.wait_max() / 2;
-        let waiting = self.queue.len_by_class()[entry.class.index()];
+        let Entry { class, entered, .. } = *self.queue.entry(oldest);
         self.config.discipline == Discipline::AdaptiveLifo
-            && now.since(entry.entered) > half
-            && self.work_off(waiting) > half
+            && now.since(entered) > self.wait_max() / 2
+            && self.queue.lowest_class(|_| true) == Some(class)
     }
 
     fn codel_drops(&mut self, now: Mono, waited: Duration) -> bool {

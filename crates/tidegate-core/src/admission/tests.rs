@@ -125,35 +125,40 @@ fn a_freed_slot_goes_to_the_highest_class_whoever_came_first() {
     assert_eq!(started(&out), [high, low]);
 }
 
-fn wait(admission: &mut Admission, millis: u64) -> Ticket {
-    queued(admission.arrive(at(millis), &facts(Class::SignedIn), &mut Vec::new())).0
+#[test]
+fn the_lowest_class_that_waits_goes_newest_first_once_its_head_has_waited_half() {
+    let (mut admission, mut slots) = full(2, ms(50), config());
+    let mut out = Vec::new();
+    let wait = |admission: &mut Admission, millis| {
+        queued(admission.arrive(at(millis), &facts(Class::SignedIn), &mut Vec::new())).0
+    };
+    let first = wait(&mut admission, 1010);
+    let second = wait(&mut admission, 1020);
+    let third = wait(&mut admission, 1070);
+
+    admission.done(at(1080), slots.pop().unwrap(), Ending::Worked, &mut out);
+    admission.done(at(1096), slots.pop().unwrap(), Ending::Worked, &mut out);
+
+    assert_eq!(started(&out), [first, third]);
+    assert_eq!(admission.snapshot().queued, 1);
+    assert!(admission.cancel(at(1100), second, &mut out).is_some());
 }
 
 #[test]
-fn a_standing_queue_goes_newest_first_once_its_head_has_waited_half() {
+fn a_class_with_a_lower_one_behind_it_goes_in_the_order_it_came() {
     let (mut admission, mut slots) = full(2, ms(50), config());
     let mut out = Vec::new();
-    let tickets: Vec<Ticket> = [1010, 1020, 1030, 1040, 1050]
-        .into_iter()
-        .map(|millis| wait(&mut admission, millis))
-        .collect();
-
-    admission.done(at(1085), slots.pop().unwrap(), Ending::Ignored, &mut out);
-    admission.done(at(1096), slots.pop().unwrap(), Ending::Ignored, &mut out);
-
-    assert_eq!(started(&out), [tickets[0], tickets[4]]);
-}
-
-#[test]
-fn what_can_be_worked_off_in_time_goes_in_the_order_it_came() {
-    let (mut admission, mut slots) = full(2, ms(50), config());
-    let mut out = Vec::new();
-    let tickets = [1010, 1020, 1070].map(|millis| wait(&mut admission, millis));
+    let mut wait =
+        |millis, class| queued(admission.arrive(at(millis), &facts(class), &mut Vec::new())).0;
+    let first = wait(1010, Class::SignedIn);
+    let second = wait(1015, Class::SignedIn);
+    wait(1016, Class::Background);
+    wait(1070, Class::SignedIn);
 
     admission.done(at(1090), slots.pop().unwrap(), Ending::Ignored, &mut out);
     admission.done(at(1100), slots.pop().unwrap(), Ending::Ignored, &mut out);
 
-    assert_eq!(started(&out), tickets[..2]);
+    assert_eq!(started(&out), [first, second]);
 }
 
 #[test]
