@@ -5,27 +5,27 @@
 //! own, because the application goes on working whether anybody waits or not.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use http::response::Parts;
 use http::{Request, Response, StatusCode, Version};
-use http_body::{Body as _, Frame};
-use hyper::body::Incoming;
+use http_body::Frame;
 use tidegate_http::hops;
 use tokio::time::Instant;
 
 use super::UpstreamFailure;
-use super::connection::Connection;
+use super::connection::{Connection, Lost};
 use super::held::Held;
+use super::sending::Sending;
 use crate::body::{Body, BodyError, Progress, Upload, pipe};
 use crate::plan::UpstreamPlan;
 use crate::slot::Slot;
 
 /// How often an answer is looked at, one turn of the runtime apart, before it is given to a task.
-/// One in chunks that is all in the socket needs a second turn for its end.
-const TURNS_MAX: u32 = 3;
+/// The rest of one that comes in several writes is often there with the next turn.
+const TURNS_MAX: u32 = 2;
 
 /// Bytes of an answer that are read before it is given to a task, whatever is there.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
@@ -54,17 +54,18 @@ pub(crate) async fn exchange(
     let lane = slot.thread().index;
     let progress = request.body().progress();
 
+    let sending = Sending::new(request);
     let connection = match upstream.acquire(lane, slot.started()).await {
         Ok(connection) => connection,
         Err(failure) => return Err(slot_failed(slot, failure)),
     };
-    let first = Exchange::begin(slot, connection, request, progress.clone());
+    let first = Exchange::begin(slot, connection, sending, progress.clone());
     match first.answer(upstream.plan()).await {
-        Answer::Head(held, response) => pass_on(held, response).await,
-        Answer::None(reason) => Err(reason),
+        Ok((held, head)) => pass_on(held, head).await,
+        Err(Failed::For(reason)) => Err(reason),
         // A kept connection was closed before anything was sent on it. Once more on one that was
         // never idle; whatever happens then happens.
-        Answer::Unsent(unsent_slot, unsent) => {
+        Err(Failed::Unsent(unsent_slot, unsent)) => {
             slot = unsent_slot;
             slot.thread()
                 .recorder
@@ -75,9 +76,9 @@ pub(crate) async fn exchange(
             };
             let second = Exchange::begin(slot, connection, *unsent, progress);
             match second.answer(upstream.plan()).await {
-                Answer::Head(held, response) => pass_on(held, response).await,
-                Answer::None(reason) => Err(reason),
-                Answer::Unsent(slot, _) => Err(slot_failed(slot, UpstreamFailure::Reset)),
+                Ok((held, head)) => pass_on(held, head).await,
+                Err(Failed::For(reason)) => Err(reason),
+                Err(Failed::Unsent(slot, _)) => Err(slot_failed(slot, UpstreamFailure::Reset)),
             }
         }
     }
@@ -88,29 +89,28 @@ fn slot_failed(mut slot: Slot, failure: UpstreamFailure) -> NoAnswer {
     NoAnswer::Failed(failure)
 }
 
-/// What came of waiting for an answer.
-enum Answer {
-    Head(Held, Response<Incoming>),
+/// Why an answer has not begun.
+enum Failed {
     /// Nothing was sent.
-    Unsent(Slot, Box<Request<Upload>>),
-    None(NoAnswer),
+    Unsent(Slot, Box<Sending>),
+    For(NoAnswer),
 }
 
 impl Exchange {
     fn begin(
         slot: Slot,
         mut connection: Connection,
-        request: Request<Upload>,
+        sending: Sending,
         progress: Option<Arc<Progress>>,
     ) -> Self {
-        let answer = Box::pin(connection.send(request));
+        connection.begin(sending);
         Self {
-            held: Some(Held::new(slot, connection, answer, progress)),
+            held: Some(Held::new(slot, connection, progress)),
         }
     }
 
     /// Waits for the head of the answer.
-    async fn answer(mut self, plan: &UpstreamPlan) -> Answer {
+    async fn answer(mut self, plan: &UpstreamPlan) -> Result<(Held, Parts), Failed> {
         let held = self
             .held
             .as_mut()
@@ -124,7 +124,7 @@ impl Exchange {
                     _ => {
                         held.slot.told_off();
                         // Dropping the exchange keeps the slot for as long as it is in use.
-                        return Answer::None(NoAnswer::Failed(UpstreamFailure::Timeout));
+                        return Err(Failed::For(NoAnswer::Failed(UpstreamFailure::Timeout)));
                     }
                 },
             }
@@ -133,22 +133,23 @@ impl Exchange {
         let mut held = self.held.take().expect("nobody else takes it");
         match sent {
             // Nobody asked for the former: the request's Upgrade went no further than here.
-            Ok(response)
-                if response.status() == StatusCode::SWITCHING_PROTOCOLS
-                    || hops::is_coded_otherwise(response.headers()) =>
+            Ok(head)
+                if head.status == StatusCode::SWITCHING_PROTOCOLS
+                    || hops::is_coded_otherwise(&head.headers) =>
             {
                 held.fail(UpstreamFailure::Invalid);
-                Answer::None(NoAnswer::Failed(UpstreamFailure::Invalid))
+                Err(Failed::For(NoAnswer::Failed(UpstreamFailure::Invalid)))
             }
-            Ok(response) => {
+            Ok(head) => {
                 let now = held.slot.thread().shared.clock.now();
-                held.slot.first_byte(now, response.status());
-                Answer::Head(held, response)
+                held.slot.first_byte(now, head.status);
+                Ok((held, head))
             }
-            Err(mut error) => match error.take_message() {
-                Some(request) => Answer::Unsent(held.slot, Box::new(request)),
-                None => Answer::None(held.no_answer(error.error())),
+            Err(Lost::Unsent) => match held.take_back() {
+                (slot, Some(sending)) => Err(Failed::Unsent(slot, Box::new(sending))),
+                (slot, None) => Err(Failed::For(slot_failed(slot, UpstreamFailure::Reset))),
             },
+            Err(lost) => Err(Failed::For(held.no_answer(lost))),
         }
     }
 }
@@ -165,21 +166,18 @@ impl Drop for Exchange {
 
 /// Passes an answer on whose head is here: whole if all of it is here as well, otherwise through a
 /// pipe that a task fills.
-async fn pass_on(mut held: Held, response: Response<Incoming>) -> Result<Response<Body>, NoAnswer> {
-    let (mut head, incoming) = response.into_parts();
+async fn pass_on(mut held: Held, mut head: Parts) -> Result<Response<Body>, NoAnswer> {
     held.keep_connection(head.version, hops::strip_response(&mut head.headers));
     // hyper speaks to each client in the version that the client spoke.
     head.version = Version::HTTP_11;
     head.extensions.clear();
 
-    let body = Reading(Some((held, incoming, VecDeque::new())))
-        .body()
-        .await?;
+    let body = Reading(Some((held, VecDeque::new()))).body().await?;
     Ok(Response::from_parts(head, body))
 }
 
 /// An answer that is being read. Dropped before its end, it goes on without its client.
-struct Reading(Option<(Held, Incoming, VecDeque<Frame<Bytes>>)>);
+struct Reading(Option<(Held, VecDeque<Frame<Bytes>>)>);
 
 /// What a look at the answer has found.
 enum Found {
@@ -203,7 +201,7 @@ impl Reading {
             }
         }
 
-        let (mut held, incoming, frames) = self.0.take().expect("an answer is taken once");
+        let (mut held, frames) = self.0.take().expect("an answer is taken once");
         match found {
             Found::End => {
                 held.finish();
@@ -219,31 +217,36 @@ impl Reading {
                 let thread = Arc::clone(held.slot.thread());
                 let upstream = &thread.shared.apps[held.slot.app()].upstream;
                 let (writer, reader) = pipe::pipe(&upstream.buffers, frames);
-                thread.runtime.spawn(held.pump(incoming, writer));
+                thread.runtime.spawn(held.pump(writer));
                 Ok(Body::Piped(reader))
             }
         }
     }
 
     fn bytes(&self) -> usize {
-        let frames = self.0.iter().flat_map(|(_, _, frames)| frames);
+        let frames = self.0.iter().flat_map(|(_, frames)| frames);
         frames.filter_map(Frame::data_ref).map(Bytes::len).sum()
     }
 
     /// Reads what can be had without waiting.
     async fn read_what_is_there(&mut self) -> Found {
-        let (_, incoming, frames) = self.0.as_mut().expect("it is taken after the last look");
-        if incoming.is_end_stream() {
+        let (held, frames) = self.0.as_mut().expect("it is taken after the last look");
+        if held.is_end() {
             return Found::End;
         }
         let before = frames.len();
+        let mut bytes = 0;
         std::future::poll_fn(|context| {
             loop {
-                match Pin::new(&mut *incoming).poll_frame(context) {
+                match held.poll_frame(context) {
                     Poll::Ready(Some(Ok(frame))) => {
+                        bytes += frame.data_ref().map_or(0, Bytes::len);
                         frames.push_back(frame);
-                        if incoming.is_end_stream() {
+                        if held.is_end() {
                             return Poll::Ready(Found::End);
+                        }
+                        if bytes >= INLINE_BYTES_MAX {
+                            return Poll::Ready(Found::Some);
                         }
                     }
                     Poll::Ready(None) => return Poll::Ready(Found::End),
@@ -259,11 +262,11 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        let Some((mut held, incoming, _)) = self.0.take() else {
+        let Some((mut held, _)) = self.0.take() else {
             return;
         };
         held.slot.caller_gone();
-        held.leave_inside(incoming);
+        held.leave_inside();
     }
 }
 

@@ -3,22 +3,22 @@
 //! When nobody waits for the answer any more, a blocking worker goes on all the same. The slot then
 //! stays taken until the worker has finished, or may be taken to have: its connection is closed.
 
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Version;
-use http_body::{Body as _, Frame};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use http::response::Parts;
+use http_body::Frame;
 use tidegate_http::hops::{self, Persistence};
 use tokio::time::Instant;
 
 use super::UpstreamFailure;
-use super::connection::{Connection, Sent};
+use super::connection::{Connection, Lost};
 use super::exchange::NoAnswer;
+use super::sending::Sending;
 use crate::body::pipe::{Room, Writer};
 use crate::body::{BodyError, Progress};
 use crate::plan::{OnClientGone, UpstreamPlan};
@@ -27,15 +27,10 @@ use crate::slot::Slot;
 /// Bytes of an answer that are read for nobody before its connection is closed instead.
 const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The answer to come.
-type Awaited = Pin<Box<dyn Future<Output = Sent> + Send>>;
-
 /// A slot in use.
 pub(super) struct Held {
     pub(super) slot: Slot,
     connection: Connection,
-    /// Until the answer has begun.
-    awaited: Option<Awaited>,
     progress: Option<Arc<Progress>>,
     /// Whether the connection may serve another request.
     kept: bool,
@@ -50,28 +45,37 @@ enum Next {
 }
 
 impl Held {
-    /// `slot`, whose request was sent on `connection` and whose answer is `awaited`.
-    pub(super) fn new(
-        slot: Slot,
-        connection: Connection,
-        awaited: Awaited,
-        progress: Option<Arc<Progress>>,
-    ) -> Self {
+    /// `slot`, whose request has begun to be sent on `connection`.
+    pub(super) fn new(slot: Slot, connection: Connection, progress: Option<Arc<Progress>>) -> Self {
         Self {
             slot,
             connection,
-            awaited: Some(awaited),
             progress,
             kept: false,
         }
     }
 
     /// Waits for the head of the answer. May be dropped and called again until it is there.
-    pub(super) async fn head(&mut self) -> Sent {
-        let awaited = self.awaited.as_mut().expect("an answer begins once");
-        let sent = awaited.await;
-        self.awaited = None;
-        sent
+    pub(super) async fn head(&mut self) -> Result<Parts, Lost> {
+        poll_fn(|context| self.connection.poll_head(context)).await
+    }
+
+    /// Whether the answer has been read to its end.
+    pub(super) fn is_end(&self) -> bool {
+        self.connection.is_end()
+    }
+
+    /// The next frame of the answer.
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
+        self.connection.poll_frame(context)
+    }
+
+    /// The slot, and the request of which nothing was sent.
+    pub(super) fn take_back(mut self) -> (Slot, Option<Sending>) {
+        (self.slot, self.connection.take_back())
     }
 
     /// When the head is due, for a request whose body takes its time; `None` if the response
@@ -105,19 +109,18 @@ impl Held {
             (true, true) => upstream.release(lane, connection, now),
             (true, false) => drop(connection),
             // It answered before it had read everything, and will not read the rest.
-            (false, _) => connection.close(),
+            (false, _) => drop(connection),
         }
     }
 
     /// The application failed, and the connection with it.
     pub(super) fn fail(mut self, failure: UpstreamFailure) {
         self.slot.failed(failure);
-        self.connection.close();
+        drop(self.connection);
     }
 
-    /// The connection ended with `error` before the answer began: by the application, or because the
-    /// client's body broke off.
-    pub(super) fn no_answer(mut self, error: &hyper::Error) -> NoAnswer {
+    /// The answer did not begin, because of the application or because the client's body broke off.
+    pub(super) fn no_answer(mut self, lost: Lost) -> NoAnswer {
         match self
             .progress
             .as_ref()
@@ -125,14 +128,13 @@ impl Held {
         {
             Some(error) => {
                 self.slot.caller_gone();
-                self.connection.close();
+                drop(self.connection);
                 NoAnswer::Client(error)
             }
             None => {
-                let failure = if error.is_parse() {
-                    UpstreamFailure::Invalid
-                } else {
-                    UpstreamFailure::Reset
+                let failure = match lost {
+                    Lost::Invalid => UpstreamFailure::Invalid,
+                    Lost::Unsent | Lost::Broken | Lost::Client => UpstreamFailure::Reset,
                 };
                 self.fail(failure);
                 NoAnswer::Failed(failure)
@@ -143,7 +145,7 @@ impl Held {
     /// Nobody waits for the answer, which has not begun.
     pub(super) fn leave(self) {
         match self.on_client_gone() {
-            OnClientGone::Free => self.connection.close(),
+            OnClientGone::Free => drop(self.connection),
             OnClientGone::Hold => {
                 let thread = Arc::clone(self.slot.thread());
                 thread.runtime.spawn(self.hold());
@@ -152,27 +154,27 @@ impl Held {
     }
 
     /// Nobody reads the answer, which has begun.
-    pub(super) fn leave_inside(self, incoming: Incoming) {
+    pub(super) fn leave_inside(self) {
         match self.on_client_gone() {
-            OnClientGone::Free => self.connection.close(),
+            OnClientGone::Free => drop(self.connection),
             OnClientGone::Hold => {
                 let thread = Arc::clone(self.slot.thread());
                 let until = self.held_until();
-                thread.runtime.spawn(self.discard(incoming, until));
+                thread.runtime.spawn(self.discard(until));
             }
         }
     }
 
     /// Passes the rest of an answer to its client, and goes on without it when it leaves.
-    pub(super) async fn pump(mut self, mut incoming: Incoming, writer: Writer) {
+    pub(super) async fn pump(mut self, writer: Writer) {
         let silence_max = self.plan().body_timeout;
         loop {
-            let room = std::future::poll_fn(|context| writer.poll_room(context)).await;
+            let room = poll_fn(|context| writer.poll_room(context)).await;
             if room == Room::Gone {
                 self.slot.caller_gone();
-                return self.leave_inside(incoming);
+                return self.leave_inside();
             }
-            let next = next(&mut incoming, &writer);
+            let next = self.next(&writer);
             match tokio::time::timeout(silence_max, next).await {
                 Ok(Next::Frame(frame)) => writer.push(frame),
                 Ok(Next::End) => {
@@ -181,7 +183,7 @@ impl Held {
                 }
                 Ok(Next::Gone) => {
                     self.slot.caller_gone();
-                    return self.leave_inside(incoming);
+                    return self.leave_inside();
                 }
                 Ok(Next::Broken) => {
                     writer.end(Err(BodyError::Broken));
@@ -195,37 +197,52 @@ impl Held {
         }
     }
 
+    /// The next frame of the answer, or the news that its reader has gone.
+    async fn next(&mut self, writer: &Writer) -> Next {
+        if self.is_end() {
+            return Next::End;
+        }
+        poll_fn(|context| match self.poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Next::Frame(frame)),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Next::Broken),
+            Poll::Ready(None) => Poll::Ready(Next::End),
+            Poll::Pending => writer.poll_gone(context).map(|()| Next::Gone),
+        })
+        .await
+    }
+
     /// Waits for an answer that nobody waits for, and reads it.
     async fn hold(mut self) {
         let until = self.held_until();
         match tokio::time::timeout_at(until, self.head()).await {
-            Ok(Ok(response)) => {
+            Ok(Ok(head)) => {
                 let now = self.slot.thread().shared.clock.now();
-                self.slot.first_byte(now, response.status());
-                self.keep_connection(response.version(), hops::persistence(response.headers()));
-                self.discard(response.into_body(), until).await;
+                self.slot.first_byte(now, head.status);
+                self.keep_connection(head.version, hops::persistence(&head.headers));
+                self.discard(until).await;
             }
             // The worker has closed its connection, or is given up on.
             Ok(Err(_)) => {}
             Err(_) => {
                 self.slot.gave_up();
-                self.connection.close();
+                drop(self.connection);
             }
         }
     }
 
     /// Reads an answer for nobody, within bounds; past them the connection is closed.
-    async fn discard(mut self, mut incoming: Incoming, until: Instant) {
+    async fn discard(mut self, until: Instant) {
         self.slot.goes_on();
         let mut bytes = 0;
         while bytes <= DISCARDED_BYTES_MAX {
-            match tokio::time::timeout_at(until, incoming.frame()).await {
+            match tokio::time::timeout_at(until, poll_fn(|context| self.poll_frame(context))).await
+            {
                 Ok(Some(Ok(frame))) => bytes += frame.data_ref().map_or(0, Bytes::len),
                 Ok(None) => return self.finish(),
                 Ok(Some(Err(_))) | Err(_) => break,
             }
         }
-        self.connection.close();
+        drop(self.connection);
     }
 
     /// How long a slot is held for nobody: as long as somebody would have waited for the answer to
@@ -245,20 +262,4 @@ impl Held {
             .plan
             .on_client_gone
     }
-}
-
-/// The next frame of the answer, or the news that its reader has gone.
-async fn next(incoming: &mut Incoming, writer: &Writer) -> Next {
-    if incoming.is_end_stream() {
-        return Next::End;
-    }
-    std::future::poll_fn(
-        |context| match Pin::new(&mut *incoming).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => Poll::Ready(Next::Frame(frame)),
-            Poll::Ready(Some(Err(_))) => Poll::Ready(Next::Broken),
-            Poll::Ready(None) => Poll::Ready(Next::End),
-            Poll::Pending => writer.poll_gone(context).map(|()| Next::Gone),
-        },
-    )
-    .await
 }

@@ -1,10 +1,12 @@
 //! The way to an application: its connections and the exchange of a request for an answer.
 
+mod answer;
+mod chunks;
 mod connection;
 pub(crate) mod exchange;
 mod held;
 mod pool;
-mod stream;
+mod sending;
 
 pub use self::pool::Upstream;
 

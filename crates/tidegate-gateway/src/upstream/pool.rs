@@ -4,15 +4,13 @@
 //! threads nor hand one over at the cap, and it repeats requests on its own.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate_core::time::Mono;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::{Connections, UpstreamFailure};
@@ -35,7 +33,7 @@ pub struct Upstream {
 }
 
 /// The right to have one socket open. Dropping it lets the next one in line have it.
-pub(crate) struct Permit(Option<Arc<Upstream>>);
+pub(crate) struct Permit(Weak<Upstream>);
 
 #[derive(Default)]
 struct Lane {
@@ -96,7 +94,7 @@ impl Upstream {
         lane: usize,
         now: Mono,
     ) -> Result<Connection, UpstreamFailure> {
-        if let Some(connection) = self.take_idle(lane, now).await {
+        if let Some(connection) = self.take_idle(lane, now) {
             return Ok(connection);
         }
         let until = Instant::now() + self.plan.connect_timeout;
@@ -118,16 +116,13 @@ impl Upstream {
     }
 
     /// Keeps a connection for the next request of thread `lane`, or hands it to who waits for one.
-    pub(crate) fn release(self: &Arc<Self>, lane: usize, connection: Connection, now: Mono) {
-        if !self.plan.keep_alive || connection.is_closed() {
+    pub(crate) fn release(self: &Arc<Self>, lane: usize, mut connection: Connection, now: Mono) {
+        if !self.plan.keep_alive || !connection.rest() {
             return;
         }
         let start_sweeping = {
+            // Those the application has closed stay until they are met, or idle for too long.
             let mut lane = lock(&self.lanes[lane]);
-            // Those the application has closed stay until they are met; never more than this.
-            if lane.idle.len() >= self.plan.connections_max.get() as usize {
-                lane.idle.retain(|idle| !idle.connection.is_closed());
-            }
             lane.idle.push_back(Idle {
                 connection,
                 since: now,
@@ -159,7 +154,7 @@ impl Upstream {
         if let Some(permit) = self.reserve() {
             return self.open_until(permit, until).await;
         }
-        if let Some(connection) = self.take_from_others(lane, self.clock.now()).await {
+        if let Some(connection) = self.take_from_others(lane) {
             return Ok(connection);
         }
         let offer = self.join_line();
@@ -168,27 +163,22 @@ impl Upstream {
             return self.open_until(permit, until).await;
         }
         for lane in self.lanes_from(lane) {
-            if let Some(connection) = self.take_idle(lane, self.clock.now()).await {
+            if let Some(connection) = self.take_idle(lane, self.clock.now()) {
                 return Ok(connection);
             }
         }
         match timeout_at(until, offer).await {
-            Ok(Ok(Offer::Idle(connection))) => self
-                .settle(connection)
-                .await
-                .ok_or(UpstreamFailure::Connections),
+            Ok(Ok(Offer::Idle(connection))) => Ok(connection),
             Ok(Ok(Offer::Room(permit))) => self.open_until(permit, until).await,
             Ok(Err(_)) | Err(_) => Err(UpstreamFailure::Connections),
         }
     }
 
-    async fn take_from_others(&self, lane: usize, now: Mono) -> Option<Connection> {
-        for other in self.lanes_from(lane).skip(1) {
-            if let Some(connection) = self.take_idle(other, now).await {
-                return Some(connection);
-            }
-        }
-        None
+    fn take_from_others(&self, lane: usize) -> Option<Connection> {
+        let now = self.clock.now();
+        self.lanes_from(lane)
+            .skip(1)
+            .find_map(|other| self.take_idle(other, now))
     }
 
     fn lanes_from(&self, lane: usize) -> impl Iterator<Item = usize> + use<> {
@@ -196,36 +186,12 @@ impl Upstream {
         (0..count).map(move |step| (lane + step) % count)
     }
 
-    /// The most recently used idle connection of thread `lane` that can take a request, which
-    /// nearly all can this very moment.
-    async fn take_idle(&self, lane: usize, now: Mono) -> Option<Connection> {
-        while let Some(connection) = self.pop(lane, now) {
-            if let Some(connection) = self.settle(connection).await {
-                return Some(connection);
-            }
-        }
-        None
-    }
-
-    /// Waits until a connection can take a request, which nearly all can this very moment; `None`
-    /// when it cannot.
-    async fn settle(&self, mut connection: Connection) -> Option<Connection> {
-        let now = poll_fn(|context| Poll::Ready(connection.poll_ready(context))).await;
-        let ready = match now {
-            Poll::Ready(ready) => ready,
-            Poll::Pending => {
-                let ready = poll_fn(|context| connection.poll_ready(context));
-                timeout(self.plan.connect_timeout, ready).await.ok()?
-            }
-        };
-        ready.ok().map(|()| connection)
-    }
-
-    fn pop(&self, lane: usize, now: Mono) -> Option<Connection> {
+    /// The most recently used idle connection of thread `lane`, if it can take a request.
+    fn take_idle(&self, lane: usize, now: Mono) -> Option<Connection> {
         let oldest = now.minus(self.plan.idle_timeout);
         let mut lane = lock(&self.lanes[lane]);
         while let Some(idle) = lane.idle.pop_back() {
-            if !idle.connection.is_closed() && idle.since >= oldest {
+            if idle.since >= oldest && !idle.connection.is_closed() {
                 return Some(idle.connection);
             }
         }
@@ -239,7 +205,7 @@ impl Upstream {
                 (open < max).then_some(open + 1)
             })
             .ok()
-            .map(|_| Permit(Some(Arc::clone(self))))
+            .map(|_| Permit(Arc::downgrade(self)))
     }
 
     async fn open_until(
@@ -310,7 +276,7 @@ impl Upstream {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(upstream) = self.0.take() else {
+        let Some(upstream) = std::mem::take(&mut self.0).upgrade() else {
             return;
         };
         upstream.open.fetch_sub(1, Ordering::SeqCst);
@@ -321,7 +287,7 @@ impl Drop for Permit {
             match upstream.offer(Offer::Room(permit)) {
                 // Nobody wants it: counted out here, since dropping it would come back to here.
                 Some(Offer::Room(mut permit)) => {
-                    permit.0 = None;
+                    permit.0 = Weak::new();
                     upstream.open.fetch_sub(1, Ordering::SeqCst);
                 }
                 Some(Offer::Idle(_)) | None => return,
