@@ -16,7 +16,7 @@ use crate::harness::{
 pub(crate) const DRILL: Drill = Drill {
     name: "gateway-incident",
     promise: "shadow mode shows the collapse that no error rate shows; enforcing prevents it",
-    takes: Duration::from_secs(400),
+    takes: Duration::from_secs(360),
     run,
 };
 

@@ -59,10 +59,8 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let bare = at_the_bare_shop(c)?;
 
     let (sent, good) = (probes.kinds[0].total.offered, probes.kinds[0].total.good);
-    verdict.add(
-        Figure::count("probes sent", sent as f64)
-            .at_least(PROBES_PER_SECOND * length.as_secs_f64() - 1.0),
-    );
+    let due = PROBES_PER_SECOND * length.as_secs_f64();
+    verdict.add(Figure::count("probes sent", sent as f64).exactly(due));
     verdict.add(
         Figure::share(
             "probes answered 200 within a second",
@@ -117,7 +115,9 @@ fn probe(target: SocketAddr, path: &str, length: Duration) -> LoadPlan {
     let kind = Kind::get("probe", path)
         .reuse(Reuse::Never)
         .sources(vec![PROBE_SOURCE]);
-    let phase = Phase::new("probes", PROBES_PER_SECOND, length);
+    // Half a gap more, so that the last one is not on the edge.
+    let half_a_gap = Duration::from_secs_f64(0.5 / PROBES_PER_SECOND);
+    let phase = Phase::new("probes", PROBES_PER_SECOND, length + half_a_gap);
     LoadPlan {
         arrivals: Arrivals::Even,
         ..LoadPlan::new(target, vec![kind], vec![phase])

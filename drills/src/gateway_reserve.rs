@@ -15,7 +15,7 @@ use crate::harness::{
 pub(crate) const DRILL: Drill = Drill {
     name: "gateway-reserve",
     promise: "a checkout burst as large as its reserve starts at once while browsing hangs",
-    takes: Duration::from_secs(30),
+    takes: Duration::from_secs(6),
     run,
 };
 

@@ -16,7 +16,7 @@ use crate::harness::{
 pub(crate) const DRILL: Drill = Drill {
     name: "gateway-shed-order",
     promise: "background goes first, then static, anonymous, signed-in; checkout is served at 10 ×",
-    takes: Duration::from_secs(120),
+    takes: Duration::from_secs(85),
     run,
 };
 

@@ -15,7 +15,7 @@ use crate::harness::{
 pub(crate) const DRILL: Drill = Drill {
     name: "gateway-worked-example",
     promise: "at 1.5 × capacity nearly all of the capacity is goodput; the bare shop serves nobody",
-    takes: Duration::from_secs(270),
+    takes: Duration::from_secs(250),
     run,
 };
 
