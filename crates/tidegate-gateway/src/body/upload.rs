@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -31,14 +32,20 @@ pub struct Upload {
 }
 
 /// How far a body has come, for those who wait for the answer to it.
-#[derive(Debug, Default)]
-pub struct Progress(OnceLock<Result<Instant, BodyError>>);
+#[derive(Debug)]
+pub struct Progress {
+    begun: Instant,
+    /// When a piece of it last went to the application, in milliseconds since it began.
+    moved_ms: AtomicU64,
+    silence_max: Duration,
+    end: OnceLock<Result<Instant, BodyError>>,
+}
 
 impl Upload {
     /// The body `incoming`; an end to it when it pauses for longer than `silence_max`.
     pub fn new(incoming: Incoming, silence_max: Duration) -> Self {
         let rest = Some(incoming).filter(|body| !body.is_end_stream());
-        let progress = rest.as_ref().map(|_| Arc::new(Progress::default()));
+        let progress = rest.as_ref().map(|_| Arc::new(Progress::new(silence_max)));
         Self {
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -93,7 +100,7 @@ impl Upload {
     fn note(&self, end: Result<Instant, BodyError>) {
         if let Some(progress) = &self.progress {
             // Polled again after its end, it ends again; the first time is what counts.
-            let _ = progress.0.set(end);
+            let _ = progress.end.set(end);
         }
     }
 
@@ -146,6 +153,9 @@ impl http_body::Body for Upload {
             Some(frame) => Poll::Ready(Some(Ok(frame))),
             None => this.poll_rest(context),
         };
+        if let (Some(progress), Poll::Ready(Some(Ok(_)))) = (&this.progress, &frame) {
+            progress.moves();
+        }
         if this.kept.is_empty() && this.rest.is_none() {
             this.note(Ok(Instant::now()));
         }
@@ -174,13 +184,34 @@ impl http_body::Body for Upload {
 }
 
 impl Progress {
+    fn new(silence_max: Duration) -> Self {
+        Self {
+            begun: Instant::now(),
+            moved_ms: AtomicU64::new(0),
+            silence_max,
+            end: OnceLock::new(),
+        }
+    }
+
+    fn moves(&self) {
+        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(millis, Ordering::Relaxed);
+    }
+
     /// When the last of it went to the application; `None` before that.
     pub fn sent_at(&self) -> Option<Instant> {
-        self.0.get().and_then(|end| end.ok())
+        self.end.get().and_then(|end| end.ok())
+    }
+
+    /// Until when an application that is to answer within `response_timeout` may leave it where it
+    /// is. A client that sends nothing meanwhile has to be told apart, so its own time counts too.
+    pub fn stalled_at(&self, response_timeout: Duration) -> Instant {
+        let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
+        self.begun + moved + response_timeout.max(self.silence_max)
     }
 
     /// How the client failed to send it, if it did.
     pub fn failure(&self) -> Option<BodyError> {
-        self.0.get().and_then(|end| end.err())
+        self.end.get().and_then(|end| end.err())
     }
 }

@@ -79,10 +79,14 @@ impl Held {
     }
 
     /// When the head is due, for a request whose body takes its time; `None` if the response
-    /// timeout ran from the beginning. While the body is on its way, its own timeout is what ends it.
+    /// timeout ran from the beginning. While the body is on its way, the application has to take
+    /// some of it within that time.
     pub(super) fn head_due(&self, response_timeout: Duration) -> Option<Instant> {
         let progress = self.progress.as_ref()?;
-        Some(progress.sent_at().unwrap_or_else(Instant::now) + response_timeout)
+        Some(match progress.sent_at() {
+            Some(at) => at + response_timeout,
+            None => progress.stalled_at(response_timeout),
+        })
     }
 
     /// What the head of the answer says about the connection.

@@ -44,6 +44,13 @@ impl Client {
         within(self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
+    /// Writes until the other side will not have any more, which it has to say before the end.
+    pub(crate) async fn write_until_closed(&mut self, bytes: impl AsRef<[u8]>) {
+        within(self.stream.write_all(bytes.as_ref()))
+            .await
+            .unwrap_err();
+    }
+
     /// Asks for a path.
     pub(crate) async fn get(&mut self, path: &str) {
         self.write(format!("GET {path} HTTP/1.1\r\nhost: shop\r\n\r\n"))

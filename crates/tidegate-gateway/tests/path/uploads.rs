@@ -173,3 +173,24 @@ async fn a_body_that_is_none_is_a_bad_request_and_not_a_refusal_for_capacity() {
     }
     site.settles_at(0, 0).await;
 }
+
+#[tokio::test]
+async fn an_application_that_does_not_take_a_body_is_not_waited_for() {
+    let app = App::open().await;
+    let mut plan = plan(&app, 1);
+    let timeout = Duration::from_millis(100);
+    plan.listener.body_timeout = timeout;
+    plan.apps[0].upstream.response_timeout = timeout;
+    let site = Site::start(plan);
+    let mut client = site.client().await;
+    let bytes = 64 << 20;
+
+    let head = format!("POST / HTTP/1.1\r\nhost: shop\r\ncontent-length: {bytes}\r\n\r\n");
+    client.write(&head).await;
+    let _untouched = app.call().await;
+    let body = "x".repeat(bytes);
+    // Far more than the sockets between here and there hold: it stops on the way.
+    client.write_until_closed(&body).await;
+
+    site.settles_at(0, 0).await;
+}
