@@ -30,8 +30,9 @@ pub use types::{Action, Arrival, Config, Reason, Snapshot, Verdict};
 /// The bound of the queue before a service time is known; deadlines still apply.
 const BOUND_UNKNOWN: u32 = 1024;
 
-/// The bound is never less, so that chance alone refuses nobody on a small application.
-const BOUND_MIN: u32 = 4;
+/// The bound of the queue is never less, unless it is configured to be, so that chance alone refuses
+/// nobody on a small application.
+pub const BOUND_MIN: u32 = 4;
 
 /// CoDel's interval, in longest waits.
 const CODEL_INTERVAL: u32 = 5;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tidegate_core::admission::BOUND_MIN;
 use tidegate_core::bulkhead::{Loan, Portion};
 use tidegate_core::facts::Class;
 use tidegate_core::limit::{Bounds, Kind};
@@ -100,7 +101,7 @@ fn show_queue(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
     let hold = span(admission.hold);
     writeln!(
         f,
-        "  queue     limit × ({hold} − S) / S for a mean service time S, at most {}, {} in all; {order}",
+        "  queue     limit × ({hold} − S, at least half of {hold}) / S for a mean service time S, at most {}, {} in all; {order}",
         admission.queue_max,
         bytesize::ByteSize(admission.queue_bytes_max),
     )?;
@@ -114,7 +115,9 @@ fn show_queue(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
                 .min(admission.queue_max);
             write!(f, " {bound} when S is {},", span(service))?;
         }
-        writeln!(f, " none when S reaches {hold}")?;
+        // From half of `hold` on, half of `hold` is what anybody may wait.
+        let bound = (workers.get() / 2).max(BOUND_MIN).min(admission.queue_max);
+        writeln!(f, " {bound} when S is {hold}")?;
     }
     Ok(())
 }
