@@ -109,11 +109,9 @@ impl Held {
         let lane = slot.thread().index;
         drop(slot);
         let sent = progress.is_none_or(|progress| progress.sent_at().is_some());
-        match (sent, kept) {
-            (true, true) => upstream.release(lane, connection, now),
-            (true, false) => drop(connection),
-            // It answered before it had read everything, and will not read the rest.
-            (false, _) => drop(connection),
+        // One that answered before it had read everything will not read the rest: closed, too.
+        if sent && kept {
+            upstream.release(lane, connection, now);
         }
     }
 
