@@ -109,6 +109,8 @@ impl World {
             group: GroupId(0),
             deadline: self.now + Duration::from_secs(7200),
             bytes: 0,
+            cohort: 0,
+            retry: false,
         };
         match self
             .admission

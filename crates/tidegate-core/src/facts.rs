@@ -67,6 +67,9 @@ pub struct RouteId(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u16);
 
+/// Users are told apart by this many cohorts within a class.
+pub const COHORTS: u8 = 128;
+
 /// What admission needs to know of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -80,6 +83,11 @@ pub struct Facts {
     pub deadline: Mono,
     /// Memory that it may hold while queued, in bytes.
     pub bytes: u32,
+    /// Which part of the users it belongs to, below [`COHORTS`]; the same for all requests of one
+    /// user for an hour.
+    pub cohort: u8,
+    /// Whether it is known to be another try of something that was refused or failed before.
+    pub retry: bool,
 }
 
 #[cfg(test)]

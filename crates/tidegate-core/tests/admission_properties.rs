@@ -152,6 +152,8 @@ impl World {
                     group: GroupId(group),
                     deadline: self.now + Duration::from_millis(patience_ms),
                     bytes,
+                    cohort: 0,
+                    retry: false,
                 };
                 let arrival = self.admission.arrive(self.now, &facts, &mut out);
                 self.trace.push(format!("{arrival:?}"));

@@ -143,6 +143,8 @@ impl Visit<'_> {
             group: self.label.group,
             deadline: self.label.deadline,
             bytes: upload.bytes_kept_at_most(),
+            cohort: 0,
+            retry: false,
         }
     }
 

@@ -6,4 +6,6 @@
 pub mod load;
 pub mod measure;
 pub mod report;
+pub mod scenario;
 pub mod shop;
+pub mod sim;

@@ -204,6 +204,7 @@ impl Admission {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             limit: self.limit.limit(),
+            insight: self.limit.insight(),
             in_flight: self.occupancy.total(),
             in_flight_by_class: self.occupancy.by_class(),
             in_flight_by_group: self.occupancy.by_group().to_vec(),

@@ -38,6 +38,8 @@ fn facts(class: Class) -> Facts {
         group: GroupId(0),
         deadline: Mono::MAX,
         bytes: 0,
+        cohort: 0,
+        retry: false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Ticket;
 use crate::bulkhead::Bulkheads;
 use crate::facts::Class;
+use crate::limit::Insight;
 use crate::queue::Discipline;
 use crate::time::Mono;
 
@@ -133,6 +134,8 @@ pub enum Verdict {
 pub struct Snapshot {
     /// How many may be inside.
     pub limit: u32,
+    /// What the limit has learnt.
+    pub insight: Insight,
     /// How many are inside.
     pub in_flight: u32,
     /// The same by class index.

@@ -62,6 +62,22 @@ pub trait Limit: Send {
 
     /// How many requests may be inside the application now. Never 0.
     fn limit(&self) -> u32;
+
+    /// What it has learnt, for people.
+    fn insight(&self) -> Insight {
+        Insight::default()
+    }
+}
+
+/// What a limit has learnt, as far as it learns such things.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Insight {
+    /// Whether the limit is being moved on purpose, to see what throughput does.
+    pub probing: bool,
+    /// The mean latency that it takes for the one without a queue.
+    pub baseline: Option<Duration>,
+    /// Present latency against that.
+    pub inflation: Option<f64>,
 }
 
 /// Bounds of a limit that learns: 1 ≤ `min` ≤ `initial` ≤ `max`.

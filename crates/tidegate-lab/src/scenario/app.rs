@@ -1,0 +1,185 @@
+//! What answers: workers, service times, and what goes wrong with them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::duration;
+
+/// The application.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct App {
+    /// How its work shares the machine.
+    #[serde(flatten)]
+    pub style: Style,
+    /// Requests it keeps waiting inside before it refuses at once; no bound, where none is given.
+    #[serde(default)]
+    pub backlog_max: Option<u32>,
+    /// Its routes. At least one.
+    #[serde(rename = "route")]
+    pub routes: Vec<Service>,
+    /// A cache in front of the slow part of its work.
+    #[serde(default)]
+    pub cache: Option<Cache>,
+}
+
+/// How work shares the machine.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Style {
+    /// A fixed pool of workers, first come first served.
+    Slots {
+        /// How many.
+        slots: u32,
+    },
+    /// Everything inside runs at once and shares the cores.
+    Sharing {
+        /// How many.
+        cores: u32,
+    },
+    /// Answers so many per second of the clock, at once, and refuses the rest.
+    Quota {
+        /// How many in each whole second.
+        per_second: u32,
+    },
+}
+
+/// A route and the time it takes when nothing is in its way.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// How long it takes.
+    pub service: ServiceKind,
+}
+
+/// A distribution of service times.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum ServiceKind {
+    /// Always the same.
+    Constant {
+        /// How long.
+        #[serde(with = "duration")]
+        mean: Duration,
+    },
+    /// The sum of `shape` exponentials: 1 is exponential, more is steadier.
+    Erlang {
+        /// The mean.
+        #[serde(with = "duration")]
+        mean: Duration,
+        /// How many.
+        shape: u32,
+    },
+    /// Log-normal: a long tail.
+    Lognormal {
+        /// The mean.
+        #[serde(with = "duration")]
+        mean: Duration,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+    },
+    /// Mostly one thing and sometimes another, where the two cannot be told apart from outside.
+    Mixed {
+        /// The usual time.
+        #[serde(with = "duration")]
+        usual: Duration,
+        /// The other time.
+        #[serde(with = "duration")]
+        other: Duration,
+        /// How often the other, 0 to 1.
+        share: f64,
+    },
+    /// Drawn from what was measured.
+    Recorded(Recorded),
+}
+
+/// Service times that were measured.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    /// One number of microseconds per line; relative to the scenario's file.
+    pub file: PathBuf,
+}
+
+/// A cache: a hit is short, a miss takes the route's service time and fills one entry.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Cache {
+    /// How long a hit takes.
+    #[serde(with = "duration")]
+    pub hit: Duration,
+    /// How many different entries are asked for, all equally often.
+    pub entries: u32,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Fault {
+    /// Nothing moves for a while: a collector's pause, a stopped process, an outage.
+    Stall {
+        /// When it begins.
+        #[serde(with = "duration")]
+        at: Duration,
+        /// How long.
+        #[serde(with = "duration", rename = "for")]
+        lasts: Duration,
+        /// How often again; once, where none is given.
+        #[serde(with = "duration::option", default)]
+        every: Option<Duration>,
+        /// Whether the cache is empty afterwards.
+        #[serde(default)]
+        cold: bool,
+    },
+    /// Another number of slots or cores.
+    Capacity {
+        /// When it begins.
+        #[serde(with = "duration")]
+        at: Duration,
+        /// When it ends; never, where none is given.
+        #[serde(with = "duration::option", default)]
+        until: Option<Duration>,
+        /// How many there are meanwhile.
+        to: u32,
+    },
+    /// Work begun meanwhile takes longer: a slow dependency.
+    Slow {
+        /// When it begins.
+        #[serde(with = "duration")]
+        at: Duration,
+        /// When it ends; never, where none is given.
+        #[serde(with = "duration::option", default)]
+        until: Option<Duration>,
+        /// How many times as long.
+        factor: f64,
+        /// Which route; all, where none is given.
+        #[serde(default)]
+        route: Option<String>,
+    },
+    /// A part of the requests fails at once instead of being worked on.
+    FailFast {
+        /// When it begins.
+        #[serde(with = "duration")]
+        at: Duration,
+        /// When it ends; never, where none is given.
+        #[serde(with = "duration::option", default)]
+        until: Option<Duration>,
+        /// Which part, 0 to 1.
+        share: f64,
+        /// How long it takes to fail.
+        #[serde(with = "duration")]
+        takes: Duration,
+    },
+    /// Work nobody here has sent: jobs that appear in the application's own queue.
+    Backlog {
+        /// When.
+        #[serde(with = "duration")]
+        at: Duration,
+        /// How many, of the first route.
+        jobs: u32,
+    },
+}

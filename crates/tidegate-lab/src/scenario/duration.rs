@@ -1,0 +1,24 @@
+//! Durations as people write them: `50ms`, `2s`, `10min`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text).map_err(|error| {
+        de::Error::custom(format!(
+            "`{text}` is no duration ({error}); write a number with a unit, such as \"50ms\""
+        ))
+    })
+}
+
+pub(super) mod option {
+    use super::{Deserializer, Duration};
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::deserialize(from).map(Some)
+    }
+}

@@ -1,0 +1,181 @@
+//! Who asks: arrivals, patience, and what a client does with a refusal.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::duration;
+
+/// One stream of clients that are alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// Its name in reports.
+    pub name: String,
+    /// First attempts per second.
+    #[serde(default)]
+    pub rate: f64,
+    /// How they are spread in time.
+    #[serde(default)]
+    pub arrivals: Arrivals,
+    /// The class its requests are in, by name; `anonymous` where none is given.
+    #[serde(default = "anonymous")]
+    pub class: String,
+    /// Which routes it asks for, and how often each; all of the first route where none is given.
+    #[serde(default)]
+    pub routes: Vec<Weight>,
+    /// Whether requests carry their route, so that it can be told apart.
+    #[serde(default = "yes")]
+    pub labelled: bool,
+    /// How long a client waits for an answer to one attempt.
+    #[serde(with = "duration", default = "second")]
+    pub patience: Duration,
+    /// When it begins.
+    #[serde(with = "duration", default)]
+    pub from: Duration,
+    /// When it ends; never, where none is given.
+    #[serde(with = "duration::option", default)]
+    pub until: Option<Duration>,
+    /// What changes while it lasts, in the order of time.
+    #[serde(default, rename = "change")]
+    pub changes: Vec<Change>,
+    /// Distinct users; each attempt belongs to one of them at random.
+    #[serde(default = "users")]
+    pub users: u32,
+    /// What a client does when it is refused or its patience ends; nothing where none is given.
+    #[serde(default)]
+    pub retry: Option<Retry>,
+}
+
+/// How first attempts are spread in time.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Arrivals {
+    /// Independent of each other.
+    #[default]
+    Poisson,
+    /// Evenly.
+    Fixed,
+    /// `size` at once every `every`, beginning at the traffic's `from`; `rate` is not used.
+    Bursts {
+        /// How many at once.
+        size: u32,
+        /// How often; once, where none is given.
+        #[serde(with = "duration::option", default)]
+        every: Option<Duration>,
+    },
+    /// From a file: lines of `seconds,rate`, each rate holding until the next line; Poisson within.
+    Trace {
+        /// The file, relative to the scenario's.
+        file: PathBuf,
+    },
+}
+
+/// A route and how much of the traffic asks for it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Weight {
+    /// The route's name in the application.
+    pub route: String,
+    /// Its part, relative to the other weights.
+    pub weight: f64,
+}
+
+/// From `at` on, the traffic is different.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// When.
+    #[serde(with = "duration")]
+    pub at: Duration,
+    /// The new rate.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// The new routes.
+    #[serde(default)]
+    pub routes: Option<Vec<Weight>>,
+}
+
+/// What a client does after an attempt that failed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Attempts in all, the first included.
+    pub attempts: u32,
+    /// How long it pauses.
+    #[serde(default)]
+    pub pause: Pause,
+    /// Whether it heeds `Retry-After`.
+    #[serde(default)]
+    pub retry_after: bool,
+    /// What all clients of this traffic may spend on retries together.
+    #[serde(default)]
+    pub budget: Option<Budget>,
+    /// Retries happen at whole multiples of this only, as with clients that act once a second.
+    #[serde(with = "duration::option", default)]
+    pub grain: Option<Duration>,
+}
+
+/// The pause before the next attempt.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
+pub enum Pause {
+    /// None.
+    #[default]
+    None,
+    /// Always the same.
+    Fixed {
+        /// How long.
+        #[serde(with = "duration")]
+        pause: Duration,
+    },
+    /// Doubling from `base` up to `most`.
+    Backoff {
+        /// The first pause.
+        #[serde(with = "duration")]
+        base: Duration,
+        /// The longest one.
+        #[serde(with = "duration")]
+        most: Duration,
+        /// Whether the pause is drawn evenly between 0 and that (full jitter).
+        jitter: bool,
+    },
+}
+
+/// A retry budget shared by the clients of one traffic.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Retries earned per first attempt.
+    #[serde(default)]
+    pub ratio: f64,
+    /// Retries earned per second whatever happens.
+    #[serde(default)]
+    pub per_second: f64,
+    /// The most that can be saved up, in retries.
+    pub most: f64,
+    /// A second retry of the same request costs this many times the first, a third this squared.
+    #[serde(default = "one")]
+    pub growth: u32,
+}
+
+fn anonymous() -> String {
+    "anonymous".to_owned()
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn users() -> u32 {
+    10_000
+}
+
+const fn second() -> Duration {
+    Duration::from_secs(1)
+}
