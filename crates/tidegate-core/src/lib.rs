@@ -11,6 +11,7 @@ pub mod deadline;
 pub mod facts;
 pub mod limit;
 pub mod queue;
+pub mod retry;
 pub mod rng;
 mod service;
 pub mod time;
