@@ -1,0 +1,66 @@
+//! Policies by the names that people type.
+
+use std::num::NonZeroU32;
+
+use thiserror::Error;
+use tidegate_core::limit::Kind;
+
+use super::{LimitKind, Make, Policy, QueueKind, bounds};
+
+/// A name that is nobody's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no policy \"{name}\"{}; there are {}", hint(.nearest.as_ref()), Policy::ALL.join(", "))]
+pub struct UnknownPolicy {
+    /// What was asked for.
+    pub name: String,
+    /// What may have been meant.
+    pub nearest: Option<&'static str>,
+}
+
+/// Names less alike than this are no suggestion.
+const ALIKE_LEAST: f64 = 0.75;
+
+fn hint(nearest: Option<&&'static str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!(" (did you mean {nearest}?)"))
+}
+
+pub(super) fn make(name: &str) -> Result<Make, UnknownPolicy> {
+    Ok(match name {
+        Policy::OURS => Make::Tidegate,
+        "none" => Make::Nothing,
+        "aimd" => core(Kind::Aimd(bounds(20, 20, 200))),
+        "vegas" => core(Kind::Vegas(bounds(20, 1, 1000))),
+        "gradient2" => core(Kind::Gradient2(bounds(20, 20, 200))),
+        "deadline" => Make::Queue(QueueKind::Deadline),
+        "bounded" => Make::Queue(QueueKind::Bounded),
+        "codel" => Make::Queue(QueueKind::CoDel),
+        _ => {
+            let limit = name
+                .strip_prefix("fixed:")
+                .and_then(|limit| limit.parse::<NonZeroU32>().ok())
+                .ok_or_else(|| unknown(name))?;
+            core(Kind::Static(limit))
+        }
+    })
+}
+
+const fn core(kind: Kind) -> Make {
+    Make::Limit(LimitKind::Core(kind))
+}
+
+fn unknown(name: &str) -> UnknownPolicy {
+    let likeness = |known: &str| {
+        let known = known.split(':').next().unwrap_or(known);
+        let asked = name.split(':').next().unwrap_or(name);
+        strsim::jaro_winkler(&asked.to_lowercase(), known)
+    };
+    let nearest = Policy::ALL
+        .iter()
+        .copied()
+        .filter(|known| likeness(known) >= ALIKE_LEAST)
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    UnknownPolicy {
+        name: name.to_owned(),
+        nearest,
+    }
+}
