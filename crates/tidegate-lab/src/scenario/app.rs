@@ -9,25 +9,20 @@ use super::duration;
 
 /// The application.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct App {
     /// How its work shares the machine.
-    #[serde(flatten)]
     pub style: Style,
     /// Requests it keeps waiting inside before it refuses at once; no bound, where none is given.
-    #[serde(default)]
     pub backlog_max: Option<u32>,
     /// Its routes. At least one.
-    #[serde(rename = "route")]
     pub routes: Vec<Service>,
     /// A cache in front of the slow part of its work.
-    #[serde(default)]
     pub cache: Option<Cache>,
 }
 
 /// How work shares the machine.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Style {
     /// A fixed pool of workers, first come first served.
     Slots {
@@ -44,6 +39,66 @@ pub enum Style {
         /// How many in each whole second.
         per_second: u32,
     },
+}
+
+/// An application as it is written: the style's keys stand beside the others, which serde can
+/// only flatten where it lets unknown keys pass.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    kind: Kind,
+    slots: Option<u32>,
+    cores: Option<u32>,
+    per_second: Option<u32>,
+    backlog_max: Option<u32>,
+    #[serde(rename = "route")]
+    routes: Vec<Service>,
+    cache: Option<Cache>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Slots,
+    Sharing,
+    Quota,
+}
+
+impl TryFrom<Written> for App {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let keys = [
+            ("slots", written.slots),
+            ("cores", written.cores),
+            ("per_second", written.per_second),
+        ];
+        let (kind, wanted) = match written.kind {
+            Kind::Slots => ("slots", 0),
+            Kind::Sharing => ("sharing", 1),
+            Kind::Quota => ("quota", 2),
+        };
+        for (index, (key, value)) in keys.into_iter().enumerate() {
+            if index != wanted && value.is_some() {
+                return Err(format!("an app of kind \"{kind}\" has no `{key}`"));
+            }
+        }
+        let (key, value) = keys[wanted];
+        let value = value.ok_or_else(|| format!("an app of kind \"{kind}\" needs `{key}`"))?;
+        if value == 0 {
+            return Err(format!("`{key}` has to be at least 1"));
+        }
+        Ok(Self {
+            style: match written.kind {
+                Kind::Slots => Style::Slots { slots: value },
+                Kind::Sharing => Style::Sharing { cores: value },
+                Kind::Quota => Style::Quota { per_second: value },
+            },
+            backlog_max: written.backlog_max,
+            routes: written.routes,
+            cache: written.cache,
+        })
+    }
 }
 
 /// A route and the time it takes when nothing is in its way.

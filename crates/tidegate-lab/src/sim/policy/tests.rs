@@ -37,7 +37,7 @@ fn an_unknown_name_is_answered_with_all_names_and_the_nearest() {
     let error = Policy::named("gradient").unwrap_err().to_string();
 
     assert!(error.contains("did you mean gradient2?"), "{error}");
-    assert!(error.contains("none, fixed:N, aimd"), "{error}");
+    assert!(error.contains(", none, fixed:N, aimd"), "{error}");
     for name in ["", "qqq", "fixed:0", "fixed:x", "fixed", "fixed:-1"] {
         let error = Policy::named(name).unwrap_err();
         assert_eq!(
