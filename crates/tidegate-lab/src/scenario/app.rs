@@ -1,6 +1,7 @@
 //! What answers: workers, service times, and what goes wrong with them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -158,6 +159,9 @@ pub enum ServiceKind {
 pub struct Recorded {
     /// One number of microseconds per line; relative to the scenario's file.
     pub file: PathBuf,
+    /// What is in it; filled in when the scenario is read.
+    #[serde(skip)]
+    pub times: Arc<[Duration]>,
 }
 
 /// A cache: a hit is short, a miss takes the route's service time and fills one entry.

@@ -1,6 +1,7 @@
 //! Who asks: arrivals, patience, and what a client does with a refusal.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -69,7 +70,19 @@ pub enum Arrivals {
     Trace {
         /// The file, relative to the scenario's.
         file: PathBuf,
+        /// What is in it; filled in when the scenario is read.
+        #[serde(skip)]
+        steps: Arc<[Step]>,
     },
+}
+
+/// One line of a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// When it begins.
+    pub at: Duration,
+    /// First attempts per second from then on.
+    pub rate: f64,
 }
 
 /// A route and how much of the traffic asks for it.

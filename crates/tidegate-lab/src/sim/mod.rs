@@ -3,5 +3,6 @@
 //! A run is a function of the scenario, the policy and the seed: the same three give the same
 //! events in the same order, on any machine.
 
+pub mod backend;
 pub mod policy;
 pub mod record;
