@@ -5,7 +5,11 @@
 //! own; they run without a queue, as they do at home. Three policies are about the queue instead:
 //! they have the application's workers as their limit.
 
+mod brpc;
+mod envoy;
+mod gradient1;
 mod named;
+mod windowed;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -18,7 +22,11 @@ use tidegate_core::queue::Discipline;
 
 use crate::scenario::{Scenario, Style};
 
+use brpc::Brpc;
+use envoy::Envoy;
+use gradient1::Gradient1;
 pub use named::UnknownPolicy;
+use windowed::Windowed;
 
 /// A wait that nothing in a run comes near.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
@@ -59,6 +67,11 @@ enum Make {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum LimitKind {
     Core(Kind),
+    Windowed(Kind),
+    Gradient1,
+    WindowedGradient1,
+    Envoy,
+    Brpc,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +98,13 @@ impl Policy {
         "fixed:N",
         "aimd",
         "vegas",
+        "vegas-windowed",
+        "gradient1",
+        "gradient1-windowed",
         "gradient2",
+        "gradient2-windowed",
+        "envoy",
+        "brpc",
         "deadline",
         "bounded",
         "codel",
@@ -129,7 +148,7 @@ impl Policy {
                 None => Kind::Gradient2(bounds(20, 20, 200)).build(seed),
             },
             Make::Nothing => fixed(u32::MAX),
-            Make::Limit(LimitKind::Core(kind)) => kind.build(seed),
+            Make::Limit(kind) => kind.build(seed),
             Make::Queue(_) => fixed(workers(scenario)),
             Make::Configured { limit, .. } => limit.build(seed),
         }
@@ -171,6 +190,19 @@ impl Policy {
                 ..bare
             },
             Make::Configured { config, .. } => config.clone(),
+        }
+    }
+}
+
+impl LimitKind {
+    fn build(self, seed: u64) -> Box<dyn Limit> {
+        match self {
+            Self::Core(kind) => kind.build(seed),
+            Self::Windowed(kind) => Box::new(Windowed::new(kind.build(seed))),
+            Self::Gradient1 => Box::new(Gradient1::new(seed)),
+            Self::WindowedGradient1 => Box::new(Windowed::new(Box::new(Gradient1::new(seed)))),
+            Self::Envoy => Box::new(Envoy::new(seed)),
+            Self::Brpc => Box::new(Brpc::new(seed)),
         }
     }
 }

@@ -20,6 +20,9 @@ pub struct UnknownPolicy {
 /// Names less alike than this are no suggestion.
 const ALIKE_LEAST: f64 = 0.75;
 
+const VEGAS: Kind = Kind::Vegas(bounds(20, 1, 1000));
+const GRADIENT2: Kind = Kind::Gradient2(bounds(20, 20, 200));
+
 fn hint(nearest: Option<&&'static str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(" (did you mean {nearest}?)"))
 }
@@ -28,9 +31,15 @@ pub(super) fn make(name: &str) -> Result<Make, UnknownPolicy> {
     Ok(match name {
         Policy::OURS => Make::Tidegate,
         "none" => Make::Nothing,
-        "aimd" => core(Kind::Aimd(bounds(20, 20, 200))),
-        "vegas" => core(Kind::Vegas(bounds(20, 1, 1000))),
-        "gradient2" => core(Kind::Gradient2(bounds(20, 20, 200))),
+        "aimd" => Make::Limit(LimitKind::Core(Kind::Aimd(bounds(20, 20, 200)))),
+        "vegas" => Make::Limit(LimitKind::Core(VEGAS)),
+        "vegas-windowed" => Make::Limit(LimitKind::Windowed(VEGAS)),
+        "gradient1" => Make::Limit(LimitKind::Gradient1),
+        "gradient1-windowed" => Make::Limit(LimitKind::WindowedGradient1),
+        "gradient2" => Make::Limit(LimitKind::Core(GRADIENT2)),
+        "gradient2-windowed" => Make::Limit(LimitKind::Windowed(GRADIENT2)),
+        "envoy" => Make::Limit(LimitKind::Envoy),
+        "brpc" => Make::Limit(LimitKind::Brpc),
         "deadline" => Make::Queue(QueueKind::Deadline),
         "bounded" => Make::Queue(QueueKind::Bounded),
         "codel" => Make::Queue(QueueKind::CoDel),
@@ -39,13 +48,9 @@ pub(super) fn make(name: &str) -> Result<Make, UnknownPolicy> {
                 .strip_prefix("fixed:")
                 .and_then(|limit| limit.parse::<NonZeroU32>().ok())
                 .ok_or_else(|| unknown(name))?;
-            core(Kind::Static(limit))
+            Make::Limit(LimitKind::Core(Kind::Static(limit)))
         }
     })
-}
-
-const fn core(kind: Kind) -> Make {
-    Make::Limit(LimitKind::Core(kind))
 }
 
 fn unknown(name: &str) -> UnknownPolicy {

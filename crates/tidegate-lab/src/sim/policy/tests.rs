@@ -34,7 +34,7 @@ fn every_name_is_known_and_keeps_itself() {
 
 #[test]
 fn an_unknown_name_is_answered_with_all_names_and_the_nearest() {
-    let error = Policy::named("gradient").unwrap_err().to_string();
+    let error = Policy::named("gradient-2").unwrap_err().to_string();
 
     assert!(error.contains("did you mean gradient2?"), "{error}");
     assert!(error.contains(", none, fixed:N, aimd"), "{error}");
