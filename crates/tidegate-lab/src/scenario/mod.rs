@@ -109,6 +109,9 @@ pub struct Protection {
     pub hold: Duration,
     /// Most requests in the queue.
     pub queue_max: u32,
+    /// Whoever is refused is told to come back at a time of its own, so many to each second; where
+    /// none is given, at a random time as the gateway does it.
+    pub retry_slots: Option<u32>,
 }
 
 impl Default for Protection {
@@ -117,6 +120,7 @@ impl Default for Protection {
             workers: None,
             hold: Duration::from_millis(200),
             queue_max: 10_000,
+            retry_slots: None,
         }
     }
 }

@@ -7,6 +7,9 @@ use tidegate_core::facts::Class;
 /// The width of a bin.
 pub const BIN: Duration = Duration::from_millis(100);
 
+/// How often the state of things is looked at; a whole part of [`BIN`].
+pub const LOOK: Duration = Duration::from_millis(10);
+
 /// How an attempt ended, as its client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -57,10 +60,15 @@ pub struct Bin {
     pub latencies: Latencies,
     /// The limit at the bin's end, over all gateways.
     pub limit: f32,
-    /// Whether a limit was being probed at any moment in the bin.
+    /// Whether a limit was being probed at any [`LOOK`] into the bin.
     pub probing: bool,
     /// In flight at the bin's end, over all gateways.
     pub in_flight: u32,
+    /// Time spent in the application, summed over all attempts inside: divided by [`BIN`] it is the
+    /// mean number in flight.
+    pub occupied: Duration,
+    /// The most that waited at one moment, in gateways and inside the application together.
+    pub queue_most: u32,
     /// Waiting in gateways at the bin's end.
     pub queued: u32,
     /// Waiting inside the application at the bin's end.
