@@ -9,6 +9,7 @@ pub mod bulkhead;
 mod codel;
 pub mod deadline;
 pub mod facts;
+pub mod journal;
 pub mod limit;
 pub mod queue;
 pub mod retry;

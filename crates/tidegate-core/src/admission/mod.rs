@@ -200,6 +200,16 @@ impl Admission {
         self.work_off(self.queue.len())
     }
 
+    /// How many may be inside now.
+    pub fn limit(&self) -> u32 {
+        self.limit.limit()
+    }
+
+    /// Whether `ticket` holds a slot.
+    pub(crate) fn is_inside(&self, ticket: Ticket) -> bool {
+        self.tickets.running(ticket).is_some()
+    }
+
     /// The figures for metrics and status.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {

@@ -1,6 +1,8 @@
 //! The requests that admission knows of: one slot each, marked with a generation so that a ticket
 //! that has ended is never taken for the next one in its place.
 
+use std::fmt;
+
 use crate::facts::Facts;
 use crate::queue::Key;
 use crate::time::Mono;
@@ -13,9 +15,26 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// What it is made of, for a log.
+    pub(crate) const fn parts(self) -> (u32, u32) {
+        (self.index, self.generation)
+    }
+
+    /// A ticket as it was before.
+    pub(crate) const fn from_parts(index: u32, generation: u32) -> Self {
+        Self { index, generation }
+    }
+
     /// A small number that no other living request of the same application has; for a table beside.
     pub const fn index(self) -> usize {
         self.index as usize
+    }
+}
+
+/// Its place and how often that was taken before, as in `17.3`.
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.index, self.generation)
     }
 }
 
