@@ -9,3 +9,4 @@ pub mod report;
 pub mod scenario;
 pub mod shop;
 pub mod sim;
+pub mod suite;
