@@ -70,7 +70,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Scenario, ReadError> {
         file: file.to_owned(),
         source: Box::new(source),
     })?;
-    let folder = file.parent().unwrap_or(Path::new(""));
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
     fill_in(&mut scenario, folder)?;
     let problems = check::problems(&scenario);
     if problems.is_empty() {
