@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_lab::measure::{cores, cpu_time, pin_thread};
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::policy::Policy;
-use tidegate_lab::sim::record::Record;
+use tidegate_lab::sim::record::{BIN, Record};
 use tidegate_lab::sim::run;
 
 /// So that the best of them is not the one that was disturbed.
@@ -44,21 +44,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// A line for each tenth of the run.
 fn print(record: &Record) {
-    for bins in record.bins.chunks(record.bins.len().div_ceil(10)) {
-        let sum = |what: fn(&tidegate_lab::sim::record::Bin) -> u32| -> f64 {
-            let sum: u32 = bins.iter().map(what).sum();
-            f64::from(sum) * 10.0 / bins.len() as f64
+    let tenth = BIN * (record.bins.len() as u32).div_ceil(10);
+    for part in 0..10 {
+        let window = record.window(tenth * part, tenth * (part + 1));
+        let Some(last) = window.bins().last() else {
+            break;
         };
-        let mut latencies = tidegate_lab::sim::record::Latencies::default();
-        bins.iter().for_each(|bin| latencies.merge(&bin.latencies));
-        let last = &bins[bins.len() - 1];
         println!(
-            "offered {:7.0}/s  good {:7.0}/s  refused {:7.0}/s  late {:6.0}/s  p50 {:?}  limit {:.0}  inside {}",
-            sum(|bin| bin.first.iter().chain(&bin.retries).sum()),
-            sum(|bin| bin.good.iter().sum()),
-            sum(|bin| bin.refused.iter().sum()),
-            sum(|bin| bin.timed_out),
-            latencies.quantile(0.5).unwrap_or_default(),
+            "offered {:6.0}/s, good {:6.0}/s, refused {:6.0}/s, late {:6.0}/s, p50 {:?}, limit {}, inside {}",
+            window.offered(None),
+            window.goodput(None),
+            window.refused(None),
+            window.timed_out(None),
+            window.latencies().quantile(0.5).unwrap_or_default(),
             last.limit,
             last.in_flight,
         );

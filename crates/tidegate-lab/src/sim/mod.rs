@@ -8,6 +8,7 @@ mod attempts;
 pub mod backend;
 mod clients;
 mod gateways;
+mod latencies;
 pub mod policy;
 pub mod record;
 mod recorder;
@@ -15,6 +16,7 @@ mod seeds;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod window;
 mod world;
 
 use std::time::Duration;

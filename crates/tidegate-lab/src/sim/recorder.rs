@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::facts::Class;
 use tidegate_core::time::Mono;
 
-use super::record::{BIN, Bin, GatewayTotals, Record};
+use super::record::{BIN, Bin, GatewayCounts, LOOK, Record};
 use super::trace::{Event, Trace};
 use crate::scenario::Scenario;
 
@@ -13,9 +13,6 @@ use crate::scenario::Scenario;
 #[derive(Debug)]
 pub(super) struct Recorder {
     bins: Vec<Bin>,
-    by_gateway: Vec<GatewayTotals>,
-    /// Totals count from here on.
-    measured: Mono,
     trace: Trace,
     inside: u32,
     queued: u32,
@@ -26,11 +23,16 @@ pub(super) struct Recorder {
 impl Recorder {
     pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
         let bins = scenario.length.as_nanos().div_ceil(BIN.as_nanos()) as usize;
-        let doors = scenario.gateways.count.max(1) as usize;
+        let doors = match scenario.gateways.count {
+            0 | 1 => 0,
+            several => several as usize,
+        };
+        let bin = Bin {
+            by_gateway: vec![GatewayCounts::default(); doors],
+            ..Bin::default()
+        };
         Self {
-            bins: vec![Bin::default(); bins],
-            by_gateway: vec![GatewayTotals::default(); doors],
-            measured: Mono::default() + scenario.warm_up,
+            bins: vec![bin; bins.max(1)],
             trace: Trace::new(seed),
             inside: 0,
             queued: 0,
@@ -49,8 +51,8 @@ impl Recorder {
         } else {
             bin.retries[class.index()] += 1;
         }
-        if now >= self.measured {
-            self.by_gateway[usize::from(door)].offered += 1;
+        if let Some(gateway) = bin.by_gateway.get_mut(usize::from(door)) {
+            gateway.offered += 1;
         }
     }
 
@@ -75,8 +77,8 @@ impl Recorder {
         let bin = self.bin(now);
         bin.good[class.index()] += 1;
         bin.latencies.add(took);
-        if now >= self.measured {
-            self.by_gateway[usize::from(door)].good += 1;
+        if let Some(gateway) = bin.by_gateway.get_mut(usize::from(door)) {
+            gateway.good += 1;
         }
     }
 
@@ -84,13 +86,17 @@ impl Recorder {
         self.bin(now).refused[class.index()] += 1;
     }
 
-    pub(super) fn failed(&mut self, now: Mono) {
-        self.bin(now).failed += 1;
+    pub(super) fn turned_away(&mut self, now: Mono, class: Class) {
+        self.bin(now).turned_away[class.index()] += 1;
+    }
+
+    pub(super) fn failed(&mut self, now: Mono, class: Class) {
+        self.bin(now).failed[class.index()] += 1;
     }
 
     /// A client gave up at `at`, which may be some time ago.
-    pub(super) fn timed_out(&mut self, at: Mono) {
-        self.bin(at).timed_out += 1;
+    pub(super) fn timed_out(&mut self, at: Mono, class: Class) {
+        self.bin(at).timed_out[class.index()] += 1;
     }
 
     pub(super) fn wasted(&mut self, now: Mono) {
@@ -114,18 +120,21 @@ impl Recorder {
         bin.queue_most = bin.queue_most.max(queued + backlog);
         bin.limit = 0.0;
         bin.baselines_ns.clear();
+        let mut any_probing = false;
         for (limit, probing, baseline) in gateways {
             bin.limit += limit as f32;
-            bin.probing |= probing;
+            any_probing |= probing;
             let baseline = baseline.unwrap_or_default().as_nanos();
             bin.baselines_ns.push(baseline as u64);
+        }
+        if any_probing {
+            bin.probing += LOOK;
         }
     }
 
     pub(super) fn finish(self) -> Record {
         Record {
             bins: self.bins,
-            by_gateway: self.by_gateway,
             hash: self.trace.hash(),
             events: self.trace.events(),
         }

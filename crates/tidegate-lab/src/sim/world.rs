@@ -267,14 +267,18 @@ impl<'a> World<'a> {
                 self.recorder.wasted(now);
             }
             if !attempt.left {
-                self.recorder.timed_out(gives_up);
+                self.recorder.timed_out(gives_up, clients.class);
             }
         } else if outcome == Outcome::Answered {
             let took = now.since(attempt.arrived);
             self.recorder
                 .good(now, clients.class, took, attempt.gateway);
         } else {
-            self.recorder.failed(now);
+            if outcome == Outcome::Refused {
+                self.recorder.turned_away(now, clients.class);
+            } else {
+                self.recorder.failed(now, clients.class);
+            }
             let invited = self.slots.as_mut().map(|slots| slots.invite(now));
             self.again(call, invited);
         }
@@ -306,7 +310,7 @@ impl<'a> World<'a> {
         self.clients[traffic].gave_up();
         self.recorder
             .event(now, Event::GaveUp, id.index(), call.attempt as u16);
-        self.recorder.timed_out(now);
+        self.recorder.timed_out(now, self.clients[traffic].class);
         self.again(call, None);
         if let Place::Queued(ticket) = place {
             self.attempts.end(id.index());
@@ -365,7 +369,8 @@ impl<'a> World<'a> {
                 self.recorder.moved(self.now, -1, 0);
             }
             if !told {
-                self.recorder.failed(self.now);
+                let class = self.clients[usize::from(call.traffic)].class;
+                self.recorder.failed(self.now, class);
                 self.again(call, None);
             }
         }
@@ -387,7 +392,7 @@ impl<'a> World<'a> {
             let clients = &self.clients[usize::from(attempt.call.traffic)];
             let gives_up = clients.gives_up(attempt.arrived);
             if !attempt.left && gives_up < end {
-                self.recorder.timed_out(gives_up);
+                self.recorder.timed_out(gives_up, clients.class);
             }
         }
     }
