@@ -6,8 +6,12 @@ use tidegate_core::facts::Class;
 
 use super::record::{BIN, Bin, ByClass, Latencies};
 
-/// Recovery is judged by the second.
-const SECOND: usize = 10;
+/// Bins per second.
+const SECOND: usize = (Duration::from_secs(1).as_nanos() / BIN.as_nanos()) as usize;
+
+/// Goodput is back for good when it is on average of every so many seconds: single seconds of
+/// random arrivals are below any line that is worth drawing now and then.
+const STEADY_SECONDS: usize = 3;
 
 /// What happened between two moments.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +49,11 @@ impl<'a> Window<'a> {
         self.per_second(self.sum(class, |bin| &bin.good))
     }
 
-    /// Good answers as a part of first attempts, in per cent. Of few attempts it may come out above
-    /// 100, as some were made before the window.
-    pub fn share(&self, class: Option<Class>) -> f64 {
-        let first = self.sum(class, |bin| &bin.first).max(1);
-        100.0 * self.sum(class, |bin| &bin.good) as f64 / first as f64
+    /// Good answers as a part of first attempts, in per cent; `None` without any. It may come out
+    /// above 100, as some were made before the window.
+    pub fn share(&self, class: Option<Class>) -> Option<f64> {
+        let first = self.sum(class, |bin| &bin.first);
+        (first > 0).then(|| 100.0 * self.sum(class, |bin| &bin.good) as f64 / first as f64)
     }
 
     /// Refusals by gateways and by the application, per second.
@@ -102,52 +106,57 @@ impl<'a> Window<'a> {
         100.0 * probing.as_secs_f64() / self.seconds()
     }
 
-    /// How long it takes until there are `goodput` good answers per second, for good; infinite when
-    /// the last second has fewer. Judged by whole seconds: what is left over at the end is not.
-    pub fn recovery(&self, goodput: f64) -> f64 {
-        let good = |bins: &[Bin]| bins.iter().flat_map(|bin| bin.good).sum::<u32>();
-        let seconds = self.bins.chunks_exact(SECOND);
-        let last = seconds.len();
-        let poor = seconds
-            .map(|second| f64::from(good(second)) < goodput)
-            .rposition(|poor| poor);
-        match poor {
-            Some(poor) if poor + 1 == last => f64::INFINITY,
-            Some(poor) => (poor + 1) as f64,
-            None => 0.0,
+    /// Whole seconds until goodput is at least `enough` and stays there for good; infinite when it
+    /// is not back at the end.
+    pub fn recovery(&self, enough: f64) -> f64 {
+        let good: Vec<f64> = self
+            .bins
+            .chunks_exact(SECOND)
+            .map(|second| f64::from(second.iter().flat_map(|bin| bin.good).sum::<u32>()))
+            .collect();
+        let steady = STEADY_SECONDS.min(good.len());
+        // The last stretch that is not good enough on average has to be over.
+        let over = good
+            .windows(steady.max(1))
+            .rposition(|stretch| stretch.iter().sum::<f64>() < enough * stretch.len() as f64)
+            .map_or(0, |last| last + 1);
+        let back = good[over..].iter().position(|&second| second >= enough);
+        match back {
+            // A stretch reaches beyond its beginning, so the end of the window is never judged well
+            // because there is nothing left to judge.
+            Some(more) if over + steady <= good.len() => (over + more) as f64,
+            _ => f64::INFINITY,
         }
     }
 
     /// The least goodput of a gateway relative to the largest, each as a part of the attempts that
-    /// it got; 1 where there is only one gateway.
-    pub fn fairness(&self) -> f64 {
+    /// it got; `None` where there is only one gateway, or nothing good.
+    pub fn fairness(&self) -> Option<f64> {
         let gateways = self.bins.first().map_or(0, |bin| bin.by_gateway.len());
         let part = |gateway: usize| {
-            let all = self.bins.iter().map(|bin| bin.by_gateway[gateway]);
-            let (good, offered) = all.fold((0.0, 0.0), |(good, offered), counts| {
-                (
-                    good + f64::from(counts.good),
-                    offered + f64::from(counts.offered),
-                )
-            });
-            good / f64::max(offered, 1.0)
+            let all = || self.bins.iter().map(|bin| bin.by_gateway[gateway]);
+            let offered: u32 = all().map(|counts| counts.offered).sum();
+            let good: u32 = all().map(|counts| counts.good).sum();
+            (offered > 0).then(|| f64::from(good) / f64::from(offered))
         };
-        let (least, most) = (0..gateways)
-            .map(part)
-            .fold((f64::INFINITY, 0.0), |(least, most), part| {
-                (part.min(least), part.max(most))
-            });
-        if most > 0.0 { least / most } else { 1.0 }
+        let parts = || (0..gateways).filter_map(part);
+        let most = parts().reduce(f64::max)?;
+        let least = parts().reduce(f64::min)?;
+        (most > 0.0).then_some(least / most)
     }
 
-    /// The largest difference of a gateway's baseline from the median one at any time, in per cent.
+    /// The largest difference of a gateway's baseline from the median one at any time, in per cent;
+    /// a gateway that has none is all wrong.
     pub fn baseline_spread(&self) -> f64 {
         let spread = |bin: &Bin| {
             let mut sorted = bin.baselines_ns.clone();
             sorted.sort_unstable();
-            let median = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+            let median = match sorted.get(sorted.len() / 2) {
+                Some(&median) if median > 0 => median,
+                _ => return 100.0,
+            };
             let off = sorted.iter().map(|one| one.abs_diff(median)).max();
-            100.0 * off.unwrap_or(0) as f64 / median.max(1) as f64
+            100.0 * off.unwrap_or(0) as f64 / median as f64
         };
         self.bins.iter().map(spread).fold(0.0, f64::max)
     }
