@@ -3,6 +3,7 @@
 //! One trait of four methods, after quinn's congestion controller: what was admitted, what came of
 //! it, what was turned away, and the limit that follows.
 
+pub mod adaptive;
 mod aimd;
 mod fixed;
 mod gradient2;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use crate::facts::RouteId;
 use crate::time::Mono;
 
+pub use adaptive::Adaptive;
 pub use aimd::Aimd;
 pub use fixed::Static;
 pub use gradient2::Gradient2;
@@ -146,6 +148,8 @@ pub enum Kind {
     Vegas(Bounds),
     /// Short-term latency against a long average.
     Gradient2(Bounds),
+    /// Cohorts, baselines and the response of throughput.
+    Adaptive(adaptive::Settings),
 }
 
 impl Kind {
@@ -156,6 +160,7 @@ impl Kind {
             Self::Aimd(bounds) => Box::new(Aimd::new(bounds)),
             Self::Vegas(bounds) => Box::new(Vegas::new(bounds, seed)),
             Self::Gradient2(bounds) => Box::new(Gradient2::new(bounds)),
+            Self::Adaptive(settings) => Box::new(Adaptive::new(settings, seed)),
         }
     }
 
@@ -166,6 +171,7 @@ impl Kind {
             Self::Aimd(_) => "aimd",
             Self::Vegas(_) => "vegas",
             Self::Gradient2(_) => "gradient2",
+            Self::Adaptive(_) => "adaptive",
         }
     }
 }
@@ -206,7 +212,13 @@ mod tests {
             samples in prop::collection::vec((endings(), latencies(), any::<u32>(), any::<u64>()), 1..400),
         ) {
             let bounds = Bounds::new(20, 4, 300).unwrap();
-            for kind in [Kind::Aimd(bounds), Kind::Vegas(bounds), Kind::Gradient2(bounds)] {
+            let settings = adaptive::Settings { bounds, latency_healthy_max: None };
+            for kind in [
+                Kind::Aimd(bounds),
+                Kind::Vegas(bounds),
+                Kind::Gradient2(bounds),
+                Kind::Adaptive(settings),
+            ] {
                 let mut limit = kind.build(1);
                 for &(ending, latency, in_flight, at) in &samples {
                     let now = Mono::from_nanos(at);

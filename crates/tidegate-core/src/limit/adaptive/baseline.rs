@@ -1,0 +1,150 @@
+//! How long each route takes when nothing is in its way, as far as is known.
+
+use std::time::Duration;
+
+use super::cohort::{Cohort, ROUTES_MAX};
+use super::learnt::Learnt;
+use crate::facts::RouteId;
+use crate::time::nanos;
+
+/// Samples of a route before its baseline is used.
+const KNOWN_AFTER: u32 = 8;
+
+/// Up to this many samples a baseline is their plain mean; later it moves only as told.
+pub(super) const YOUNG_UNTIL: u32 = 200;
+
+/// Requests a route needs in one cohort before its old baseline moves.
+const MOVES_AFTER: u32 = 4;
+
+/// A mean of n latencies whose coefficient of variation is c has a relative variance of c²/n. It is
+/// trusted by half when that is this much: a standard error of 14 %.
+const DOUBTED_VARIANCE: f64 = 0.02;
+
+/// Which way baselines may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Down,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Baseline {
+    latency_ns: f64,
+    /// Up to [`YOUNG_UNTIL`].
+    samples: u32,
+    /// Mean latency in the cohort that was marked; 0 where that had too few requests.
+    marked_ns: f64,
+}
+
+/// Baselines by route.
+#[derive(Clone, Debug)]
+pub(super) struct Baselines {
+    routes: Box<[Baseline]>,
+    used: usize,
+}
+
+impl Baselines {
+    pub(super) fn new() -> Self {
+        Self {
+            routes: vec![Baseline::default(); ROUTES_MAX + 1].into(),
+            used: 0,
+        }
+    }
+
+    /// The baseline of the route at `index`, once there are enough samples for one.
+    pub(super) fn known_ns(&self, index: usize) -> Option<f64> {
+        let baseline = self.routes[index];
+        (baseline.samples >= KNOWN_AFTER).then_some(baseline.latency_ns)
+    }
+
+    /// Takes a cohort into the means of routes that have few samples yet. What is known to be
+    /// inflated by `inflation` is taken for that much less.
+    pub(super) fn learn_young(&mut self, cohort: &Cohort, age_ns: f64, inflation: f64) {
+        self.used = self.used.max(cohort.routes().len());
+        for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
+            let Some(mean_ns) = totals.mean_ns_at(age_ns) else {
+                continue;
+            };
+            if baseline.samples >= YOUNG_UNTIL {
+                continue;
+            }
+            let known = f64::from(baseline.samples);
+            let fresh = f64::from(totals.requests());
+            baseline.latency_ns = (baseline.latency_ns * known
+                + mean_ns / inflation.max(1.0) * fresh)
+                / (known + fresh);
+            baseline.samples = baseline
+                .samples
+                .saturating_add(totals.requests())
+                .min(YOUNG_UNTIL);
+        }
+    }
+
+    /// Moves known baselines by `weight` (0 to 1) of the way to the means of `cohort`, less where
+    /// those are few for their `spread`.
+    pub(super) fn pull(
+        &mut self,
+        cohort: &Cohort,
+        age_ns: f64,
+        spread: f64,
+        weight: f64,
+        way: Way,
+    ) {
+        for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
+            let Some(mean_ns) = totals.mean_ns_at(age_ns) else {
+                continue;
+            };
+            if baseline.samples < KNOWN_AFTER || totals.requests() < MOVES_AFTER {
+                continue;
+            }
+            if way == Way::Down && mean_ns > baseline.latency_ns {
+                continue;
+            }
+            let requests = f64::from(totals.requests());
+            let trust = requests / (requests + spread * spread / DOUBTED_VARIANCE);
+            baseline.latency_ns += weight * trust * (mean_ns - baseline.latency_ns);
+        }
+    }
+
+    /// Remembers the means of `cohort` for [`Baselines::adopt_marked`].
+    pub(super) fn mark(&mut self, cohort: &Cohort, age_ns: f64) {
+        for baseline in &mut self.routes[..self.used] {
+            baseline.marked_ns = 0.0;
+        }
+        for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
+            if totals.requests() >= MOVES_AFTER {
+                baseline.marked_ns = totals.mean_ns_at(age_ns).unwrap_or(0.0);
+            }
+        }
+    }
+
+    /// What was marked is how long things take: baselines below it rise to it.
+    pub(super) fn adopt_marked(&mut self) {
+        for baseline in &mut self.routes[..self.used] {
+            if baseline.samples >= KNOWN_AFTER {
+                baseline.latency_ns = baseline.latency_ns.max(baseline.marked_ns);
+            }
+        }
+    }
+
+    /// What a restarted process may start from.
+    pub(super) fn export(&self) -> Vec<(RouteId, Duration, u32)> {
+        (0..self.used)
+            .filter_map(|index| {
+                let latency = Duration::from_nanos(self.known_ns(index)? as u64);
+                Some((RouteId(index as u16), latency, self.routes[index].samples))
+            })
+            .collect()
+    }
+
+    /// Starts from what `learnt` says.
+    pub(super) fn import(&mut self, learnt: &Learnt) {
+        for &(route, latency, samples) in &learnt.baselines {
+            let index = usize::from(route.0).min(ROUTES_MAX);
+            self.used = self.used.max(index + 1);
+            let baseline = &mut self.routes[index];
+            baseline.latency_ns = nanos(latency) as f64;
+            baseline.samples = samples.min(YOUNG_UNTIL);
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! The controller: one cohort in, the next limit out.
+
+use std::time::Duration;
+
+use super::baseline::{Baselines, Way};
+use super::change::{Change, Changes, Verdict};
+use super::cohort::{Cohort, Plan};
+use super::guard::{Guards, Usage};
+use super::learnt::Learnt;
+use super::probe::{self, Answer, Probe, Timetable};
+use super::reading::Reading;
+use super::throughput::{Best, Reference};
+use super::{Settings, Sight};
+use crate::limit::Insight;
+use crate::time::{Mono, nanos};
+
+/// Latency may be this much above the baseline before it means a queue.
+const TOLERANCE: f64 = 0.2;
+
+/// Further tolerance while the limit is only being found.
+const TOLERANCE_SLOW_START: f64 = 0.3;
+
+/// Most that is added to the tolerance for chance.
+const NOISE_MAX: f64 = 0.6;
+
+/// The limit after a cut aims at this inflation: in the middle of what is tolerated.
+const AIM: f64 = 1.0 + TOLERANCE / 2.0;
+
+/// A cut takes the limit to no less than this part of itself.
+const CUT_LEAST: f64 = 0.7;
+
+/// The same for the cut that ends slow start, where the limit may be far too high.
+const CUT_LEAST_SLOW_START: f64 = 0.4;
+
+/// No cut goes below this part of what the recent throughput needs at the baseline.
+const FLOOR: f64 = 0.9;
+
+/// Requests that ended with too much work, as a part of a cohort, from which on the limit is cut.
+const OVERLOADED: f64 = 0.1;
+
+/// ... to this part of itself.
+const OVERLOADED_CUT: f64 = 0.8;
+
+/// Slow start multiplies the limit by this.
+const GROWTH: f64 = 2.0;
+
+/// ... and by this while more than half of the requests are refused.
+const GROWTH_FAST: f64 = 4.0;
+
+/// Of `refused` and `admitted`, in a full queue: more than half are refused when the first, which
+/// counts those that had to wait too, is more than this many times the second.
+const MOSTLY_REFUSED: f64 = 2.0;
+
+/// The limit after a probe that found it too low while latency was inflated, relative to before.
+const BELOW_INFLATED: f64 = 1.4;
+
+/// The same where latency was fine.
+const BELOW: f64 = 1.05;
+
+/// Above this mean latency a probe would last for minutes.
+const PROBE_LATENCY_MAX_NS: f64 = 5e9;
+
+/// So many cuts one after the other call for a probe.
+const CUTS_IN_A_ROW: u32 = 3;
+
+/// So many cuts to which latency did not respond call for a probe.
+const CUTS_IN_VAIN: u32 = 2;
+
+/// Baselines follow the latency without saturation within about this time.
+const DRIFT: Duration = Duration::from_secs(8);
+
+/// Mean latency before there is any, in nanoseconds.
+const LATENCY_UNKNOWN_NS: f64 = 100e6;
+
+/// Spread before there is any.
+const SPREAD_UNKNOWN: f64 = 0.5;
+
+/// How much a cohort's spread counts against the former ones.
+const SPREAD_WEIGHT: f64 = 0.3;
+
+/// A limit in use without inflation rises by this many times its square root, and by at least 1.
+const RAISE: f64 = 0.5;
+
+/// Part of the way that baselines come down to the latency of a probe below which nothing was lost.
+const PULL: f64 = 0.5;
+
+/// A cut shows in latency when it was at least this part of the limit.
+const CUT_SEEN: f64 = 0.1;
+
+/// Latency responds to a cut when it falls by at least this part of it.
+const CUT_RESPONSE: f64 = 0.3;
+
+/// Throughput has to settle when the limit has moved by more than this part of itself,
+const UNSETTLING: f64 = 0.1;
+
+/// ... for a mean latency and at least this long.
+const SETTLE_LEAST: Duration = Duration::from_millis(20);
+
+/// A cohort is open for this many mean latencies,
+const SPAN_LATENCIES: f64 = 0.5;
+
+/// ... during a probe for this many,
+const PROBE_LATENCIES: f64 = 3.0;
+
+/// ... and at least this long.
+const SPAN_LEAST: Duration = Duration::from_millis(50);
+
+/// A closed cohort is evaluated after this many mean latencies,
+const DRAIN_LATENCIES: u32 = 10;
+
+/// ... but is given this long.
+const DRAIN_LEAST: Duration = Duration::from_millis(100);
+
+/// The mean latency of a cohort should be known to within this part of itself,
+const MEAN_ERROR: f64 = 0.2;
+
+/// ... from at least
+const REQUESTS_LEAST: f64 = 40.0;
+
+/// ... and at most so many requests.
+const REQUESTS_MOST: f64 = 1500.0;
+
+/// The same in a probe, where a change of throughput is to be told,
+const PROBE_ERROR: f64 = 0.1;
+
+/// ... from at least
+const PROBE_REQUESTS_LEAST: f64 = 150.0;
+
+/// ... and at most so many requests.
+const PROBE_REQUESTS_MOST: f64 = 2000.0;
+
+/// Stretches without any ending that are this many times longer than usual are standstills: in mean
+/// latencies,
+const STALL_LATENCIES: f64 = 3.0;
+
+/// ... and in mean times from one ending to the next,
+const STALL_INTERVALS: f64 = 20.0;
+
+/// ... and not below this many nanoseconds.
+const STALL_LEAST_NS: f64 = 100e6;
+
+/// So many cohorts in a row are passed over because of standstills as long as they finish anything:
+/// an application that always works in fits and starts must not escape the limit.
+const STALLS_IN_A_ROW: u32 = 5;
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The limit is being found.
+    SlowStart,
+    /// The limit is known and is kept right.
+    Steady,
+    /// The limit is moved on purpose.
+    Probing(Probe),
+}
+
+/// Latency as of the last cohorts.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    latency_ns: f64,
+    baseline_ns: Option<f64>,
+    inflation: Option<f64>,
+    /// Coefficient of variation of single requests.
+    spread: f64,
+}
+
+impl Pace {
+    const UNKNOWN: Self = Self {
+        latency_ns: LATENCY_UNKNOWN_NS,
+        baseline_ns: None,
+        inflation: None,
+        spread: SPREAD_UNKNOWN,
+    };
+
+    fn see(&mut self, reading: &Reading) {
+        self.latency_ns = reading.latency_ns;
+        if let Some(baseline_ns) = reading.baseline_ns {
+            self.baseline_ns = Some(baseline_ns);
+            self.inflation = Some(reading.inflation);
+        }
+        if let Some(spread) = reading.spread {
+            self.spread += SPREAD_WEIGHT * (spread - self.spread);
+        }
+    }
+}
+
+/// Cuts since latency was last fine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cuts {
+    in_a_row: u32,
+    /// Those to which latency did not respond.
+    in_vain: u32,
+    /// The limit before the last one, and the inflation.
+    last: Option<(f64, f64)>,
+}
+
+impl Cuts {
+    /// Looks at what the last cut did to latency, now that `limit` has been tried.
+    fn judge(&mut self, limit: f64, inflation: f64) {
+        if let Some((limit_before, inflation_before)) = self.last {
+            let step = 1.0 - limit / limit_before;
+            if step >= CUT_SEEN {
+                let response = (1.0 - inflation / inflation_before) / step;
+                self.in_vain = if response < CUT_RESPONSE {
+                    self.in_vain + 1
+                } else {
+                    0
+                };
+            }
+        }
+    }
+
+    const fn call_for_probe(&self) -> bool {
+        self.in_a_row >= CUTS_IN_A_ROW || self.in_vain >= CUTS_IN_VAIN
+    }
+}
+
+/// Decides on the limit, cohort by cohort.
+///
+/// Between two calls of [`Controller::evaluate`] a cohort is gathered as [`Controller::plan`] says,
+/// by one gateway or by several whose parts are merged.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    settings: Settings,
+    limit: f64,
+    phase: Phase,
+    baselines: Baselines,
+    pace: Pace,
+    best: Best,
+    reference: Reference,
+    timetable: Timetable,
+    cuts: Cuts,
+    stalls: u32,
+    guards: Guards,
+    usage: Usage,
+    sight: Sight,
+    /// Whether the last evaluation moved the limit so far that throughput has to settle.
+    unsettled: bool,
+    changes: Changes,
+}
+
+impl Controller {
+    /// Starts from the initial limit; `seed` feeds the jitter of its probes.
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Self {
+            settings,
+            limit: f64::from(settings.bounds.initial()),
+            phase: Phase::SlowStart,
+            baselines: Baselines::new(),
+            pace: Pace::UNKNOWN,
+            best: Best::default(),
+            reference: Reference::default(),
+            timetable: Timetable::new(seed),
+            cuts: Cuts::default(),
+            stalls: 0,
+            guards: Guards::new(settings.latency_healthy_max),
+            usage: Usage::default(),
+            sight: Sight::Whole,
+            unsettled: false,
+            changes: Changes::new(),
+        }
+    }
+
+    /// Starts from what an earlier one had learnt.
+    pub fn resume(settings: Settings, seed: u64, learnt: &Learnt) -> Self {
+        let mut controller = Self::new(settings, seed);
+        controller.limit = settings.bounds.clamp(learnt.limit);
+        controller.baselines.import(learnt);
+        controller.best.see(Mono::default(), learnt.throughput);
+        controller.phase = Phase::Steady;
+        controller
+    }
+
+    /// What a restarted process may start from.
+    pub fn learnt(&self) -> Learnt {
+        Learnt {
+            limit: match self.phase {
+                Phase::Probing(probe) => probe.before,
+                Phase::SlowStart | Phase::Steady => self.limit,
+            },
+            throughput: self.best.last(),
+            baselines: self.baselines.export(),
+        }
+    }
+
+    /// The limit now: finite and within its bounds.
+    pub const fn limit(&self) -> u32 {
+        self.limit as u32
+    }
+
+    /// Says whether this controller sees all work of the application. One that does not may not
+    /// conclude from throughput that its limit is too low.
+    pub const fn see(&mut self, sight: Sight) {
+        self.sight = sight;
+    }
+
+    /// Says whether the machine under the application is at its end: the limit then does not rise.
+    pub const fn press(&mut self, pressed: bool) {
+        self.guards.pressed = pressed;
+    }
+
+    /// What it has learnt, for people.
+    pub fn insight(&self) -> Insight {
+        Insight {
+            probing: matches!(self.phase, Phase::Probing(_)),
+            baseline: self
+                .pace
+                .baseline_ns
+                .map(|ns| Duration::from_nanos(ns as u64)),
+            inflation: self.pace.inflation,
+        }
+    }
+
+    /// The last changes, the oldest first.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter()
+    }
+
+    /// How the next cohort is to be gathered.
+    pub fn plan(&self) -> Plan {
+        let latency = Duration::from_nanos(self.pace.latency_ns as u64);
+        let settle = if self.unsettled {
+            latency.max(SETTLE_LEAST)
+        } else {
+            Duration::ZERO
+        };
+        let (spans, admissions_least) = match self.phase {
+            Phase::Probing(_) => (
+                PROBE_LATENCIES,
+                sample_size(self.pace.spread, PROBE_ERROR)
+                    .clamp(PROBE_REQUESTS_LEAST, PROBE_REQUESTS_MOST),
+            ),
+            Phase::SlowStart | Phase::Steady => (
+                SPAN_LATENCIES,
+                sample_size(self.pace.spread, MEAN_ERROR).clamp(REQUESTS_LEAST, REQUESTS_MOST),
+            ),
+        };
+        Plan {
+            settle,
+            span_least: latency.mul_f64(spans).max(SPAN_LEAST),
+            admissions_least: admissions_least as u32,
+            drain_most: (latency * DRAIN_LATENCIES).max(DRAIN_LEAST),
+        }
+    }
+
+    /// Takes in a cohort that was gathered by the last plan.
+    pub fn evaluate(&mut self, now: Mono, cohort: &Cohort) {
+        self.usage.see(now, cohort.in_flight_most);
+        let Some(reading) = Reading::of(cohort, &self.baselines, self.limit(), now) else {
+            return;
+        };
+        let limit_before = self.limit;
+        if self.stood_still(now, cohort) {
+            self.pass_over(now, &reading);
+        } else {
+            self.stalls = 0;
+            self.take_in(now, cohort, &reading);
+        }
+        self.unsettled = (self.limit - limit_before).abs() > UNSETTLING * limit_before;
+    }
+
+    fn stood_still(&mut self, now: Mono, cohort: &Cohort) -> bool {
+        let best = self.best.recent(now);
+        let usual_ns = if best > 0.0 {
+            STALL_INTERVALS * 1e9 / best
+        } else {
+            f64::INFINITY
+        };
+        let long_ns = (STALL_LATENCIES * self.pace.latency_ns)
+            .max(usual_ns)
+            .max(STALL_LEAST_NS);
+        nanos(cohort.gap) as f64 > long_ns && (cohort.worked == 0 || self.stalls < STALLS_IN_A_ROW)
+    }
+
+    /// The application stood still: the limit of before stands.
+    fn pass_over(&mut self, now: Mono, reading: &Reading) {
+        self.stalls = self.stalls.saturating_add(1);
+        let limit = if let Phase::Probing(probe) = self.phase {
+            self.phase = Phase::Steady;
+            self.timetable.again(now);
+            probe.before
+        } else {
+            self.limit
+        };
+        self.reference = Reference::default();
+        self.change(now, limit, Verdict::Stalled, reading, None);
+    }
+
+    fn take_in(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
+        self.pace.see(reading);
+        self.best.see(now, reading.throughput());
+        self.baselines
+            .learn_young(cohort, reading.age_ns, reading.inflation);
+        let probing = match self.phase {
+            Phase::Probing(probe) => {
+                self.conclude(now, probe, cohort, reading);
+                return;
+            }
+            Phase::SlowStart => false,
+            Phase::Steady => self.timetable.is_due(now),
+        };
+        if reading.saturated {
+            self.reference
+                .see(reading.worked, reading.seconds, self.limit.floor());
+        } else {
+            self.reference = Reference::default();
+        }
+
+        if reading.overloaded > OVERLOADED {
+            self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
+        } else if !reading.saturated {
+            self.rest(now, cohort, reading);
+        } else if probing && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS {
+            self.begin_probe(now, cohort, reading);
+        } else if reading.inflation <= self.tolerated(reading) {
+            self.raise(now, reading);
+        } else {
+            self.cut_for_latency(now, cohort, reading);
+        }
+    }
+
+    /// The inflation from which on latency means a queue.
+    fn threshold(&self, reading: &Reading) -> f64 {
+        let spread = reading.spread.unwrap_or(self.pace.spread);
+        let noise = (2.0 * spread / reading.known.max(1.0).sqrt()).min(NOISE_MAX);
+        (1.0 + TOLERANCE + noise).min(self.guards.inflation_max(reading))
+    }
+
+    fn tolerated(&self, reading: &Reading) -> f64 {
+        let tolerance = match self.phase {
+            Phase::SlowStart => TOLERANCE_SLOW_START,
+            Phase::Steady | Phase::Probing(_) => 0.0,
+        };
+        (self.threshold(reading) + tolerance).min(self.guards.inflation_max(reading))
+    }
+
+    /// Not saturated: what is seen now is how long things take. The limit stays, or comes down to
+    /// what may be needed.
+    fn rest(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
+        let span = now.since(cohort.opened);
+        let weight = (span.as_secs_f64() / DRIFT.as_secs_f64()).min(1.0);
+        self.baselines
+            .pull(cohort, reading.age_ns, self.pace.spread, weight, Way::Both);
+        self.cuts = Cuts::default();
+        let least = f64::from(self.settings.bounds.initial());
+        if let Some(limit) = self.usage.decayed(self.limit, least, span) {
+            self.phase = Phase::SlowStart;
+            self.change(now, limit, Verdict::Unused, reading, None);
+        }
+    }
+
+    fn raise(&mut self, now: Mono, reading: &Reading) {
+        self.cuts = Cuts::default();
+        if !self.guards.allow_raise(reading) {
+            return;
+        }
+        match self.phase {
+            Phase::SlowStart => {
+                let growth = if reading.refused_per_admitted > MOSTLY_REFUSED {
+                    GROWTH_FAST
+                } else {
+                    GROWTH
+                };
+                self.change(now, self.limit * growth, Verdict::Grown, reading, None);
+            }
+            Phase::Steady | Phase::Probing(_) => {
+                let step = (RAISE * self.limit.sqrt()).max(1.0);
+                self.change(now, self.limit + step, Verdict::Raised, reading, None);
+            }
+        }
+    }
+
+    fn cut_for_latency(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
+        self.cuts.judge(self.limit, reading.inflation);
+        if self.cuts.call_for_probe() && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS {
+            self.begin_probe(now, cohort, reading);
+            return;
+        }
+        let least = match self.phase {
+            Phase::SlowStart => CUT_LEAST_SLOW_START,
+            Phase::Steady | Phase::Probing(_) => CUT_LEAST,
+        };
+        self.cut(
+            now,
+            (AIM / reading.inflation).max(least),
+            Verdict::Cut,
+            reading,
+        );
+    }
+
+    /// Cuts to `part` of the limit, but not below what the recent throughput needs.
+    fn cut(&mut self, now: Mono, part: f64, verdict: Verdict, reading: &Reading) {
+        self.end_slow_start(now);
+        self.cuts.in_a_row += 1;
+        self.cuts.last = Some((self.limit, reading.inflation));
+        let baseline = self.pace.baseline_ns.unwrap_or(0.0) / 1e9;
+        let floor = (FLOOR * self.best.recent(now) * baseline).min(self.limit);
+        self.change(now, (self.limit * part).max(floor), verdict, reading, None);
+    }
+
+    fn end_slow_start(&mut self, now: Mono) {
+        if matches!(self.phase, Phase::SlowStart) {
+            self.phase = Phase::Steady;
+            self.timetable.first(now);
+        }
+    }
+
+    fn begin_probe(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
+        let inflated = reading.inflation > self.threshold(reading);
+        let least = f64::from(self.settings.bounds.min());
+        let most = f64::from(self.settings.bounds.max());
+        let up = self.limit * probe::DOWN < least || (inflated && self.timetable.turn());
+        let tried = if up && self.guards.allow_raise(reading) && self.sight == Sight::Whole {
+            (self.limit * probe::UP).max(self.limit + 2.0).min(most)
+        } else {
+            (self.limit * probe::DOWN).max(least)
+        };
+        self.baselines.mark(cohort, reading.age_ns);
+        self.phase = Phase::Probing(Probe {
+            began: now,
+            before: self.limit,
+            tried,
+            inflated,
+            reference: self.reference,
+        });
+        self.cuts = Cuts::default();
+        self.change(now, tried, Verdict::Probing, reading, None);
+    }
+
+    fn conclude(&mut self, now: Mono, probe: Probe, cohort: &Cohort, reading: &Reading) {
+        let (answer, response) = probe.answer(reading, self.pace.spread);
+        let down = probe.tried < probe.before;
+        self.phase = Phase::Steady;
+        self.timetable.next(now, now.since(probe.began));
+        self.reference = Reference::default();
+        let (limit, verdict) = match answer {
+            Answer::Below if self.sight == Sight::Part => (probe.before, Verdict::Inconclusive),
+            Answer::Below if !self.guards.allow_raise(reading) => {
+                (probe.before, Verdict::BelowKnee)
+            }
+            Answer::Below if probe.inflated => {
+                self.baselines.adopt_marked();
+                self.phase = Phase::SlowStart;
+                (probe.before * BELOW_INFLATED, Verdict::BelowKnee)
+            }
+            Answer::Below => (probe.before * BELOW, Verdict::BelowKnee),
+            Answer::Above if down => {
+                self.baselines
+                    .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
+                (probe.before, Verdict::AboveKnee)
+            }
+            Answer::Above => (probe.before, Verdict::AboveKnee),
+            Answer::Falling => {
+                self.baselines
+                    .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
+                self.timetable.again(now);
+                (probe.before * probe::DOWN, Verdict::Falling)
+            }
+            Answer::At => (probe.before, Verdict::AtKnee),
+            Answer::Nothing => {
+                self.timetable.again(now);
+                (probe.before, Verdict::Inconclusive)
+            }
+        };
+        self.change(now, limit, verdict, reading, response);
+    }
+
+    fn change(
+        &mut self,
+        now: Mono,
+        limit: f64,
+        verdict: Verdict,
+        reading: &Reading,
+        response: Option<f64>,
+    ) {
+        let limit = self.settings.bounds.clamp(limit);
+        self.changes.push(Change {
+            at: now,
+            from: self.limit,
+            to: limit,
+            inflation: reading.inflation,
+            threshold: self.threshold(reading),
+            response,
+            throughput: reading.throughput(),
+            verdict,
+        });
+        self.limit = limit;
+    }
+}
+
+/// Requests from whose latencies a mean is known to within `error` of itself, at two standard errors.
+fn sample_size(spread: f64, error: f64) -> f64 {
+    let root = 2.0 * spread / error;
+    root * root
+}

@@ -1,0 +1,101 @@
+//! How much was done of late.
+
+use std::time::Duration;
+
+use crate::time::Mono;
+
+/// The best of this many seconds counts.
+const SECONDS: usize = 5;
+
+/// The reference of a probe is an average of about this long.
+const REFERENCE: f64 = 2.0;
+
+/// The reference is of one limit as long as that moves by no more than this part of itself.
+const SAME_LIMIT: f64 = 0.15;
+
+/// The best throughput of the last seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Best {
+    per_second: [f64; SECONDS],
+    second: u64,
+}
+
+impl Best {
+    /// `per_second` was reached by `now`.
+    pub(super) fn see(&mut self, now: Mono, per_second: f64) {
+        self.turn(now);
+        let best = &mut self.per_second[(self.second % SECONDS as u64) as usize];
+        *best = best.max(per_second);
+    }
+
+    /// The most that was seen in the last five seconds.
+    pub(super) fn recent(&mut self, now: Mono) -> f64 {
+        self.turn(now);
+        self.last()
+    }
+
+    /// The same as of the last call that knew the time.
+    pub(super) fn last(&self) -> f64 {
+        self.per_second
+            .iter()
+            .fold(0.0, |best, &seen| best.max(seen))
+    }
+
+    fn turn(&mut self, now: Mono) {
+        let second = now.as_nanos() / Duration::from_secs(1).as_nanos() as u64;
+        let passed = second.saturating_sub(self.second).min(SECONDS as u64);
+        for step in 1..=passed {
+            self.per_second[((self.second + step) % SECONDS as u64) as usize] = 0.0;
+        }
+        self.second = self.second.max(second);
+    }
+}
+
+/// What a saturated application does at about one limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reference {
+    worked: f64,
+    seconds: f64,
+    limit_seconds: f64,
+}
+
+impl Reference {
+    /// Takes in what was done in `seconds` at `limit`; forgets what was done at another.
+    pub(super) fn see(&mut self, worked: f64, seconds: f64, limit: f64) {
+        if (self.limit() - limit).abs() > SAME_LIMIT * limit {
+            *self = Self::default();
+        }
+        let kept = REFERENCE / (REFERENCE + seconds);
+        if self.seconds + seconds > REFERENCE {
+            self.worked *= kept;
+            self.seconds *= kept;
+            self.limit_seconds *= kept;
+        }
+        self.worked += worked;
+        self.seconds += seconds;
+        self.limit_seconds += limit * seconds;
+    }
+
+    /// Requests counted.
+    pub(super) const fn worked(&self) -> f64 {
+        self.worked
+    }
+
+    /// Requests per second.
+    pub(super) fn per_second(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.worked / self.seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// The limit they were done at, on average.
+    pub(super) fn limit(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.limit_seconds / self.seconds
+        } else {
+            0.0
+        }
+    }
+}
