@@ -9,6 +9,7 @@ use super::wire::{Cursor, Flaw, put_fixed, put_float, put_span, put_text, put_u3
 use crate::admission::{Admission, Config};
 use crate::bulkhead::{Bulkheads, Loan, Portion, Reserve};
 use crate::facts::Class;
+use crate::limit::adaptive::Settings;
 use crate::limit::{Bounds, Kind};
 use crate::queue::Discipline;
 use crate::time::Wall;
@@ -180,6 +181,20 @@ fn put_kind(out: &mut Vec<u8>, kind: Kind) {
             out.push(3);
             put_bounds(out, bounds);
         }
+        Kind::Adaptive(Settings {
+            bounds,
+            latency_healthy_max,
+        }) => {
+            out.push(4);
+            put_bounds(out, bounds);
+            match latency_healthy_max {
+                None => out.push(0),
+                Some(latency) => {
+                    out.push(1);
+                    put_span(out, latency);
+                }
+            }
+        }
     }
 }
 
@@ -191,6 +206,14 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<Kind, Flaw> {
         1 => bounds(cursor).map(Kind::Aimd),
         2 => bounds(cursor).map(Kind::Vegas),
         3 => bounds(cursor).map(Kind::Gradient2),
+        4 => Ok(Kind::Adaptive(Settings {
+            bounds: bounds(cursor)?,
+            latency_healthy_max: match cursor.byte()? {
+                0 => None,
+                1 => Some(cursor.span()?),
+                _ => return Err(Flaw::Damaged("an unknown healthy latency")),
+            },
+        })),
         _ => Err(Flaw::Damaged("an unknown limit")),
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use tidegate_core::admission::{Admission, Config};
 use tidegate_core::bulkhead::{Bulkheads, Loan, Portion, Reserve};
 use tidegate_core::facts::Class;
+use tidegate_core::limit::adaptive::Settings;
 use tidegate_core::limit::{Bounds, Kind, Limit};
 use tidegate_core::queue::Discipline;
 
@@ -145,7 +146,7 @@ impl Policy {
         match &self.make {
             Make::Tidegate => match scenario.protection.workers {
                 Some(workers) => fixed(workers),
-                None => Kind::Gradient2(bounds(20, 20, 200)).build(seed),
+                None => Kind::Adaptive(Settings::default()).build(seed),
             },
             Make::Nothing => fixed(u32::MAX),
             Make::Limit(kind) => kind.build(seed),
