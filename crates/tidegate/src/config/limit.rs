@@ -35,6 +35,7 @@ pub(crate) const fn highest(limit: &Kind) -> u32 {
     match limit {
         Kind::Static(fixed) => fixed.get(),
         Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => bounds.max(),
+        Kind::Adaptive(settings) => settings.bounds.max(),
     }
 }
 
@@ -43,6 +44,7 @@ pub(crate) const fn lowest(limit: &Kind) -> u32 {
     match limit {
         Kind::Static(fixed) => fixed.get(),
         Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => bounds.min(),
+        Kind::Adaptive(settings) => settings.bounds.min(),
     }
 }
 

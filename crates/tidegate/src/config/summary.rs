@@ -76,6 +76,7 @@ fn show_app(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
         Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => {
             show_learnt(f, app.limit.name(), bounds)?;
         }
+        Kind::Adaptive(settings) => show_learnt(f, app.limit.name(), settings.bounds)?,
     }
     show_queue(f, app)?;
     show_bulkheads(f, app)?;
