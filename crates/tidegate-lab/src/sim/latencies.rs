@@ -40,6 +40,11 @@ impl Latencies {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
+    /// All of them together.
+    pub const fn sum(&self) -> Duration {
+        self.sum
+    }
+
     /// The mean, exact; `None` when nothing was counted.
     pub fn mean(&self) -> Option<Duration> {
         let count = self.count();

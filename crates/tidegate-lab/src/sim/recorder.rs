@@ -21,7 +21,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(scenario: &Scenario, seed: u64) -> Self {
+    pub(super) fn new(scenario: &Scenario) -> Self {
         let bins = scenario.length.as_nanos().div_ceil(BIN.as_nanos()) as usize;
         let doors = match scenario.gateways.count {
             0 | 1 => 0,
@@ -33,7 +33,7 @@ impl Recorder {
         };
         Self {
             bins: vec![bin; bins.max(1)],
-            trace: Trace::new(seed),
+            trace: Trace::default(),
             inside: 0,
             queued: 0,
             since: Mono::default(),

@@ -16,20 +16,13 @@ pub(super) enum Event {
 }
 
 /// A hash over all events so far, in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Trace {
     hash: u64,
     events: u64,
 }
 
 impl Trace {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self {
-            hash: seed,
-            events: 0,
-        }
-    }
-
     /// `event` at `now` to `whom`; `how` tells more, where there is more to tell.
     pub(super) const fn push(&mut self, now: Mono, event: Event, whom: u32, how: u16) {
         let what = ((event as u64) << 48) | ((how as u64) << 32) | whom as u64;

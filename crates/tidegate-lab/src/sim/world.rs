@@ -84,7 +84,7 @@ impl<'a> World<'a> {
             retries: BinaryHeap::new(),
             order: 0,
             slots: per_second.map(Slots::new),
-            recorder: Recorder::new(scenario, seed),
+            recorder: Recorder::new(scenario),
             actions: Vec::new(),
             finished: Vec::new(),
         }
