@@ -8,22 +8,26 @@ use http::{HeaderMap, HeaderName, Method, Request};
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_core::time::{Mono, Wall};
 use tidegate_http::names::{
-    ENVOY_TIMEOUT_MS, GRPC_TIMEOUT, PURPOSE, REQUEST_START, SEC_PURPOSE, TIDEGATE_CLASS,
-    TIDEGATE_TIMEOUT_MS,
+    ENVOY_ATTEMPT_COUNT, ENVOY_TIMEOUT_MS, GRPC_PREVIOUS_ATTEMPTS, GRPC_TIMEOUT, PURPOSE,
+    REQUEST_START, SEC_PURPOSE, TIDEGATE_ATTEMPT, TIDEGATE_CLASS, TIDEGATE_TIMEOUT_MS,
 };
-use tidegate_http::{criticality, path, timing};
+use tidegate_http::{attempt, criticality, path, timing};
 
 use crate::plan::{AppPlan, Matcher, RoutePlan};
 
-/// Headers that say how much a request matters or how long its caller waits. Most requests have
-/// none of them, and one look over the names is cheaper than to ask for each.
-static HINTS: [HeaderName; 6] = [
+/// Headers that say how much a request matters, how long its caller waits or whether it comes once
+/// more. Most requests have none of them, and one look over the names is cheaper than to ask for
+/// each.
+static HINTS: [HeaderName; 9] = [
     TIDEGATE_CLASS,
     SEC_PURPOSE,
     PURPOSE,
     TIDEGATE_TIMEOUT_MS,
     GRPC_TIMEOUT,
     ENVOY_TIMEOUT_MS,
+    TIDEGATE_ATTEMPT,
+    ENVOY_ATTEMPT_COUNT,
+    GRPC_PREVIOUS_ATTEMPTS,
 ];
 
 /// What the head of a request says.
@@ -39,6 +43,8 @@ pub struct Label {
     pub labelled: bool,
     /// When its caller stops waiting.
     pub deadline: Mono,
+    /// Whether it says that it is another try.
+    pub retry: bool,
 }
 
 /// A header that was ignored because it makes no sense.
@@ -50,11 +56,13 @@ pub enum Malformed {
     Start,
     /// A class.
     Class,
+    /// The number of an attempt.
+    Attempt,
 }
 
 impl Malformed {
     /// Every such header.
-    pub const ALL: [Self; 3] = [Self::Timeout, Self::Start, Self::Class];
+    pub const ALL: [Self; 4] = [Self::Timeout, Self::Start, Self::Class, Self::Attempt];
 
     /// Position in [`Malformed::ALL`].
     pub const fn index(self) -> usize {
@@ -67,6 +75,7 @@ impl Malformed {
             Self::Timeout => "timeout",
             Self::Start => "request_start",
             Self::Class => "class",
+            Self::Attempt => "attempt",
         }
     }
 }
@@ -136,13 +145,34 @@ pub fn label<B>(
         Duration::ZERO
     };
     let deadline = (now + patience).minus(waited);
+    let retry = is_retry(hints, &mut ignored);
     Label {
         route,
         group: plan.group,
         class,
         labelled,
         deadline,
+        retry,
     }
+}
+
+/// The cookie that is the session of a request, with its name; `None` when it has none.
+pub fn session<'r>(headers: &'r HeaderMap, app: &AppPlan) -> Option<&'r [u8]> {
+    let names = &app.session_cookies;
+    if names.is_empty() {
+        return None;
+    }
+    headers
+        .get_all(COOKIE)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b';'))
+        .map(|pair| pair.trim_ascii())
+        .find(|pair| {
+            let end = pair.iter().position(|&byte| byte == b'=');
+            // An empty value is how a server takes a cookie away.
+            end.filter(|end| end + 1 < pair.len())
+                .is_some_and(|end| names.iter().any(|name| name.as_bytes() == &pair[..end]))
+        })
 }
 
 /// The host asked for, lower case and without its port; empty when there is none.
@@ -198,7 +228,7 @@ fn takes(matcher: &Matcher, method: &Method, path: &str, headers: &HeaderMap) ->
 
 /// The class that a request earns by its cookies or its path.
 fn recognised<B>(request: &Request<B>, path: &str, app: &AppPlan) -> Option<Class> {
-    if has_session(request.headers(), &app.session_cookies) {
+    if session(request.headers(), app).is_some() {
         return Some(Class::SignedIn);
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -210,28 +240,33 @@ fn recognised<B>(request: &Request<B>, path: &str, app: &AppPlan) -> Option<Clas
     is_static.then_some(Class::Static)
 }
 
-fn has_session(headers: &HeaderMap, names: &[String]) -> bool {
-    if names.is_empty() {
-        return false;
-    }
-    headers
-        .get_all(COOKIE)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b';'))
-        .filter_map(|pair| {
-            let pair = pair.trim_ascii();
-            let end = pair.iter().position(|&byte| byte == b'=')?;
-            // An empty value is how a server takes a cookie away.
-            (end + 1 < pair.len()).then(|| &pair[..end])
-        })
-        .any(|cookie| names.iter().any(|name| name.as_bytes() == cookie))
-}
-
 fn is_prefetch(headers: &HeaderMap) -> bool {
     [SEC_PURPOSE, PURPOSE]
         .into_iter()
         .filter_map(|name| headers.get(name))
         .any(|value| criticality::is_prefetch(value.as_bytes()))
+}
+
+/// A retry is refused before others, so whoever says to be one can only lose by it: anybody's word
+/// will do.
+fn is_retry(headers: &HeaderMap, ignored: &mut impl FnMut(Malformed)) -> bool {
+    [
+        (
+            TIDEGATE_ATTEMPT,
+            attempt::is_retry as fn(&[u8]) -> Option<bool>,
+        ),
+        (ENVOY_ATTEMPT_COUNT, attempt::is_retry),
+        (GRPC_PREVIOUS_ATTEMPTS, attempt::follows_others),
+    ]
+    .into_iter()
+    .filter_map(|(name, parse)| {
+        let retry = parse(headers.get(name)?.as_bytes());
+        if retry.is_none() {
+            ignored(Malformed::Attempt);
+        }
+        retry
+    })
+    .any(|retry| retry)
 }
 
 /// How long the caller waits from now on, the wait before us not counted.

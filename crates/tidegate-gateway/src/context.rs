@@ -9,6 +9,7 @@ use tidegate_core::rng::Rng;
 use tidegate_core::time::{Mono, Wall};
 use tokio::runtime::Handle;
 
+use crate::cohort::Cohorts;
 use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
@@ -27,6 +28,8 @@ pub struct Shared {
     pub clock: Clock,
     /// What health probes are told.
     pub health: Health,
+    /// Which part of the users somebody belongs to.
+    pub cohorts: Cohorts,
     draining: AtomicBool,
 }
 
@@ -94,6 +97,7 @@ impl Shared {
             plan,
             apps,
             clock,
+            cohorts: Cohorts::default(),
             draining: AtomicBool::new(false),
         }
     }

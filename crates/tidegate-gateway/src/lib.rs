@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod classify;
+pub mod cohort;
 pub mod context;
 pub mod forward;
 pub mod framing;

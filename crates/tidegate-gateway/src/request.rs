@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::header::EXPECT;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tidegate_core::deadline;
 use tidegate_core::facts::{Facts, RouteId};
@@ -15,6 +15,7 @@ use tidegate_http::refusal::Refusal;
 
 use crate::body::{Body, BodyError, Upload};
 use crate::classify::{self, Label};
+use crate::cohort;
 use crate::context::{Conn, Thread};
 use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
@@ -56,13 +57,14 @@ pub async fn handle(
         thread,
         app: index,
         label,
+        conn,
     };
 
     let expects_continue = request.headers().contains_key(EXPECT);
     let (mut head, incoming) = request.into_parts();
     let mut upload = Upload::new(incoming, shared.plan.listener.body_timeout);
     let slot = match app.plan.mode {
-        Mode::Shadow => visit.enter_shadow(now, &upload),
+        Mode::Shadow => visit.enter_shadow(now, &head.headers, &upload),
         Mode::Enforce => {
             if label.deadline <= now {
                 return visit.refuse(Refusal::Expired, Duration::ZERO);
@@ -73,7 +75,7 @@ pub async fn handle(
             // Asking for a body that was announced with Expect makes the client send it: a refusal
             // before that is the cheaper one, so it is left alone, and a client that leaves is only
             // seen later.
-            let entered = match Gate::enter(thread, index, now, visit.facts(&upload)) {
+            let entered = match visit.enter(now, &head.headers, &upload) {
                 Entry::Admitted(slot) => {
                     thread.recorder.admitted(index, label.class, None);
                     Ok(slot)
@@ -133,23 +135,40 @@ struct Visit<'a> {
     thread: &'a Arc<Thread>,
     app: usize,
     label: Label,
+    conn: &'a Conn,
 }
 
 impl Visit<'_> {
-    fn facts(&self, upload: &Upload) -> Facts {
+    fn facts(&self, now: Mono, headers: &HeaderMap, upload: &Upload) -> Facts {
         Facts {
             class: self.label.class,
             route: RouteId(self.label.route as u16),
             group: self.label.group,
             deadline: self.label.deadline,
             bytes: upload.bytes_kept_at_most(),
-            cohort: 0,
-            retry: false,
+            cohort: self.cohort(now, headers),
+            retry: self.label.retry,
         }
     }
 
-    fn enter_shadow(&self, now: Mono, upload: &Upload) -> Slot {
-        let facts = self.facts(upload);
+    fn cohort(&self, now: Mono, headers: &HeaderMap) -> u8 {
+        let shared = &self.thread.shared;
+        let session = classify::session(headers, &shared.apps[self.app].plan);
+        let peer = self.conn.peer.ip();
+        let address = match session {
+            None if self.conn.trusted => cohort::client(headers, peer, &shared.plan.trusted),
+            _ => peer,
+        };
+        shared.cohorts.of(now, session, address)
+    }
+
+    fn enter(&self, now: Mono, headers: &HeaderMap, upload: &Upload) -> Entry {
+        let facts = self.facts(now, headers, upload);
+        Gate::enter(self.thread, self.app, now, facts)
+    }
+
+    fn enter_shadow(&self, now: Mono, headers: &HeaderMap, upload: &Upload) -> Slot {
+        let facts = self.facts(now, headers, upload);
         let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, now, facts);
         self.thread
             .recorder

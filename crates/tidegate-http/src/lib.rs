@@ -1,5 +1,6 @@
 //! Headers, refusals and the faults of framing: what Tidegate's data path and layers share.
 
+pub mod attempt;
 pub mod criticality;
 pub mod framing;
 pub mod hops;

@@ -8,6 +8,13 @@ pub const TIDEGATE_TIMEOUT_MS: HeaderName = HeaderName::from_static("tidegate-ti
 pub const TIDEGATE_CLASS: HeaderName = HeaderName::from_static("tidegate-class");
 /// Why Tidegate itself answered.
 pub const TIDEGATE_REASON: HeaderName = HeaderName::from_static("tidegate-reason");
+/// Which attempt at the same thing this is, the first being 1.
+pub const TIDEGATE_ATTEMPT: HeaderName = HeaderName::from_static("tidegate-attempt");
+/// The same as Envoy puts it.
+pub const ENVOY_ATTEMPT_COUNT: HeaderName = HeaderName::from_static("x-envoy-attempt-count");
+/// How many attempts there were before, as gRPC clients put it.
+pub const GRPC_PREVIOUS_ATTEMPTS: HeaderName =
+    HeaderName::from_static("grpc-previous-rpc-attempts");
 /// The remaining time as gRPC puts it.
 pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// The remaining time as Envoy puts it.

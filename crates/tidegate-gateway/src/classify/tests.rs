@@ -229,6 +229,43 @@ fn a_trusted_peer_says_how_long_there_is_and_has_been() {
 }
 
 #[test]
+fn anybody_may_say_that_a_request_comes_once_more() {
+    for (name, first, second) in [
+        ("tidegate-attempt", "1", "2"),
+        ("x-envoy-attempt-count", "1", "3"),
+        ("grpc-previous-rpc-attempts", "0", "1"),
+    ] {
+        for trusted in [false, true] {
+            assert!(!labelled("/a", &[(name, first)], trusted).retry, "{name}");
+            assert!(labelled("/a", &[(name, second)], trusted).retry, "{name}");
+        }
+    }
+    assert!(
+        labelled(
+            "/a",
+            &[("tidegate-attempt", "1"), ("x-envoy-attempt-count", "2")],
+            false
+        )
+        .retry
+    );
+    assert!(!labelled("/a", &[], false).retry);
+}
+
+#[test]
+fn a_session_is_its_cookie_whatever_stands_around_it() {
+    let found = |line: &str| {
+        let request = request(Method::GET, "/", &[("cookie", line)]);
+        session(request.headers(), &app()).map(<[u8]>::to_vec)
+    };
+
+    let expected = Some(b"JSESSIONID=1234".to_vec());
+    assert_eq!(found("a=b; JSESSIONID=1234;c=d"), expected);
+    assert_eq!(found("JSESSIONID=1234"), expected);
+    assert_eq!(found("JSESSIONID="), None);
+    assert_eq!(found("JSESSIONID"), None);
+}
+
+#[test]
 fn nonsense_is_ignored_and_counted() {
     let request = request(
         Method::GET,
@@ -237,6 +274,7 @@ fn nonsense_is_ignored_and_counted() {
             ("tidegate-class", "urgent"),
             ("tidegate-timeout-ms", "soon"),
             ("x-request-start", "yesterday"),
+            ("tidegate-attempt", "again"),
         ],
     );
     let mut seen = Vec::new();
@@ -247,9 +285,15 @@ fn nonsense_is_ignored_and_counted() {
 
     assert_eq!(label.class, Class::Anonymous);
     assert_eq!(label.deadline, NOW + PATIENCE);
+    assert!(!label.retry);
     assert_eq!(
         seen,
-        [Malformed::Class, Malformed::Timeout, Malformed::Start]
+        [
+            Malformed::Class,
+            Malformed::Timeout,
+            Malformed::Start,
+            Malformed::Attempt
+        ]
     );
 }
 
