@@ -18,7 +18,110 @@ pub struct Suite {
 }
 
 /// All of them.
-pub const SUITES: &[Suite] = &[];
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "limiter",
+        about: "the adaptive limit against every published one",
+        files: &[
+            ("s01.toml", include_str!("../../scenarios/limiter/s01.toml")),
+            (
+                "s01e.toml",
+                include_str!("../../scenarios/limiter/s01e.toml"),
+            ),
+            (
+                "s01u.toml",
+                include_str!("../../scenarios/limiter/s01u.toml"),
+            ),
+            (
+                "s01u90.toml",
+                include_str!("../../scenarios/limiter/s01u90.toml"),
+            ),
+            (
+                "s01x.toml",
+                include_str!("../../scenarios/limiter/s01x.toml"),
+            ),
+            ("s03.toml", include_str!("../../scenarios/limiter/s03.toml")),
+            ("s04.toml", include_str!("../../scenarios/limiter/s04.toml")),
+            (
+                "s04u.toml",
+                include_str!("../../scenarios/limiter/s04u.toml"),
+            ),
+            ("s05.toml", include_str!("../../scenarios/limiter/s05.toml")),
+            ("s06.toml", include_str!("../../scenarios/limiter/s06.toml")),
+            ("s07.toml", include_str!("../../scenarios/limiter/s07.toml")),
+            ("s08.toml", include_str!("../../scenarios/limiter/s08.toml")),
+            ("s09.toml", include_str!("../../scenarios/limiter/s09.toml")),
+            ("s10.toml", include_str!("../../scenarios/limiter/s10.toml")),
+            (
+                "s10u.toml",
+                include_str!("../../scenarios/limiter/s10u.toml"),
+            ),
+            ("s11.toml", include_str!("../../scenarios/limiter/s11.toml")),
+            ("x1.toml", include_str!("../../scenarios/limiter/x1.toml")),
+            ("x2.toml", include_str!("../../scenarios/limiter/x2.toml")),
+            ("x3.toml", include_str!("../../scenarios/limiter/x3.toml")),
+            ("x4.toml", include_str!("../../scenarios/limiter/x4.toml")),
+        ],
+    },
+    Suite {
+        name: "queue",
+        about: "queues, stalls and what does not end by itself",
+        files: &[
+            ("q1.toml", include_str!("../../scenarios/queue/q1.toml")),
+            ("q1b.toml", include_str!("../../scenarios/queue/q1b.toml")),
+            ("q2.toml", include_str!("../../scenarios/queue/q2.toml")),
+            ("q3.toml", include_str!("../../scenarios/queue/q3.toml")),
+            ("q4.toml", include_str!("../../scenarios/queue/q4.toml")),
+            ("q5.toml", include_str!("../../scenarios/queue/q5.toml")),
+            ("q6.toml", include_str!("../../scenarios/queue/q6.toml")),
+            ("q7.toml", include_str!("../../scenarios/queue/q7.toml")),
+        ],
+    },
+    Suite {
+        name: "retry-storm",
+        about: "clients that come back, with and without a budget",
+        files: &[
+            (
+                "e1.toml",
+                include_str!("../../scenarios/retry-storm/e1.toml"),
+            ),
+            (
+                "e2.toml",
+                include_str!("../../scenarios/retry-storm/e2.toml"),
+            ),
+            (
+                "e3.toml",
+                include_str!("../../scenarios/retry-storm/e3.toml"),
+            ),
+            (
+                "e4.toml",
+                include_str!("../../scenarios/retry-storm/e4.toml"),
+            ),
+            (
+                "e5.toml",
+                include_str!("../../scenarios/retry-storm/e5.toml"),
+            ),
+            (
+                "e6.toml",
+                include_str!("../../scenarios/retry-storm/e6.toml"),
+            ),
+        ],
+    },
+    Suite {
+        name: "faults",
+        about: "an incident that has happened, and a cold cache",
+        files: &[
+            (
+                "incident.toml",
+                include_str!("../../scenarios/faults/incident.toml"),
+            ),
+            (
+                "cold-cache.toml",
+                include_str!("../../scenarios/faults/cold-cache.toml"),
+            ),
+        ],
+    },
+];
 
 impl Suite {
     /// The suite called `name`.
@@ -32,5 +135,32 @@ impl Suite {
             .iter()
             .map(|(file, text)| parse(Path::new(file), text))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_a_scenario_of_its_suite() {
+        for suite in SUITES {
+            let scenarios = suite
+                .scenarios()
+                .unwrap_or_else(|error| panic!("{}: {error}", suite.name));
+
+            let mut ids: Vec<&str> = scenarios.iter().map(|scenario| &*scenario.id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), scenarios.len(), "{}", suite.name);
+            for scenario in &scenarios {
+                assert_eq!(
+                    scenario.suite.as_deref(),
+                    Some(suite.name),
+                    "{}",
+                    scenario.id
+                );
+            }
+        }
     }
 }
