@@ -5,21 +5,23 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use tidegate_core::limit::Kind;
 use tidegate_gateway::Gateway;
-use tidegate_gateway::plan::Plan;
+use tidegate_gateway::plan::{AppPlan, Plan};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::capped;
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
 
-/// Client connections without which a start is not worth while.
+/// Connections, of either kind, without which a start is not worth while.
 const CONNECTIONS_MIN: u64 = 64;
 
 /// Runs `plan` until a signal, and drains. A second signal stops at once.
 pub(crate) fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
-    let needed = descriptors(&plan);
-    if let Some(allowed) = raise_descriptor_limit(needed) {
-        plan.listener.connections_max = fit(plan.listener.connections_max, needed, allowed)?;
+    if let Some(allowed) = raise_descriptor_limit(descriptors(&plan)) {
+        fit(&mut plan, allowed)?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -100,31 +102,59 @@ fn descriptors(plan: &Plan) -> u64 {
     u64::from(clients) + upstreams.sum::<u64>() + 4 * plan.threads.get() as u64 + DESCRIPTORS_SPARE
 }
 
-/// The client connections that there are files for when only `allowed` may be open, not `needed`.
+/// Lowers connection caps until `allowed` open files are enough.
 ///
 /// With more, clients would take the files that connections to the application and the admin
-/// listener need, and everybody's requests would fail.
-fn fit(connections_max: NonZeroU32, needed: u64, allowed: u64) -> anyhow::Result<NonZeroU32> {
-    let others = needed - u64::from(connections_max.get());
-    let left = allowed.saturating_sub(others);
-    anyhow::ensure!(
-        left >= CONNECTIONS_MIN.min(connections_max.get().into()),
-        "the system allows {allowed} open files, and {others} are needed beside those of clients: \
-         raise the hard limit (ulimit -Hn, LimitNOFILE in a systemd unit) or lower connections_max in \
-         [[app]]"
-    );
-    let fitting = u32::try_from(left)
-        .ok()
-        .and_then(NonZeroU32::new)
-        .map_or(connections_max, |left| left.min(connections_max));
+/// listener need, and everybody's requests would fail. Applications with `workers` keep what these
+/// need; the others have a cap that is a guess anyway.
+fn fit(plan: &mut Plan, allowed: u64) -> anyhow::Result<()> {
+    let needed = descriptors(plan);
+    let clients = plan.listener.connections_max;
+    let is_learnt = |app: &AppPlan| !matches!(app.limit, Kind::Static(_));
+    let learnt: u64 = (plan.apps.iter().filter(|app| is_learnt(app)))
+        .map(|app| u64::from(app.upstream.connections_max.get()))
+        .sum();
+    let others = needed - u64::from(clients.get()) - learnt;
+    let shares = shares(clients.get().into(), learnt, allowed.saturating_sub(others));
+    let Some((for_clients, for_learnt)) = shares else {
+        anyhow::bail!(
+            "the system allows {allowed} open files, and {others} are needed beside those of clients \
+             and of applications whose limit is learnt: raise the hard limit (ulimit -Hn, LimitNOFILE \
+             in a systemd unit) or lower connections_max in [[app]]"
+        );
+    };
+
+    plan.listener.connections_max = lowered(clients, for_clients);
+    for app in plan.apps.iter_mut().filter(|app| is_learnt(app)) {
+        let most = app.upstream.connections_max;
+        let most = lowered(most, u64::from(most.get()) * for_learnt / learnt);
+        app.upstream.connections_max = most;
+        app.limit = capped(app.limit, most);
+    }
     tracing::warn!(
         allowed,
         needed,
-        connections_max = fitting,
-        "fewer open files are allowed than the connection caps need, so fewer clients are let in: \
+        connections_max = for_clients,
+        upstream_connections_max = for_learnt,
+        "fewer open files are allowed than the connection caps need, so fewer connections are made: \
          raise the hard limit (LimitNOFILE in a systemd unit) or lower connections_max"
     );
-    Ok(fitting)
+    Ok(())
+}
+
+/// What clients and connections to applications with a learnt limit get of `room` files: a request
+/// takes one of each, so half each, or what one of them leaves. `None` when that is not worth while.
+fn shares(clients: u64, learnt: u64, room: u64) -> Option<(u64, u64)> {
+    let for_learnt = learnt.min((room / 2).max(room.saturating_sub(clients)));
+    let for_clients = clients.min(room - for_learnt);
+    let enough = |share: u64, asked: u64| share >= CONNECTIONS_MIN.min(asked);
+    (enough(for_clients, clients) && enough(for_learnt, learnt))
+        .then_some((for_clients, for_learnt))
+}
+
+fn lowered(most: NonZeroU32, to: u64) -> NonZeroU32 {
+    let to = u32::try_from(to).ok().and_then(NonZeroU32::new);
+    most.min(to.unwrap_or(NonZeroU32::MIN))
 }
 
 /// Raises the soft limit on open files to what is `needed`, or as far as it goes. Returns the limit
@@ -153,15 +183,41 @@ fn raise_descriptor_limit(needed: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
 
     #[test]
     fn clients_get_the_files_that_nothing_else_needs() {
-        let asked = NonZeroU32::new(10_000).unwrap();
+        assert_eq!(shares(10_000, 0, 3096), Some((3096, 0)));
+        assert_eq!(shares(10_000, 0, 64), Some((64, 0)));
+        assert_eq!(shares(10_000, 0, 63), None);
+        assert_eq!(shares(1, 0, 1), Some((1, 0)));
+    }
 
-        assert_eq!(fit(asked, 11_000, 4096).unwrap().get(), 3096);
-        assert_eq!(fit(asked, 11_000, 1064).unwrap().get(), 64);
-        assert!(fit(asked, 11_000, 1063).is_err());
-        assert!(fit(asked, 11_000, 64).is_err());
-        assert_eq!(fit(NonZeroU32::MIN, 101, 101).unwrap().get(), 1);
+    #[test]
+    fn clients_and_learnt_limits_share_what_is_not_enough_for_both() {
+        assert_eq!(shares(10_000, 10_000, 4000), Some((2000, 2000)));
+        assert_eq!(shares(10_000, 500, 4000), Some((3500, 500)));
+        assert_eq!(shares(500, 10_000, 4000), Some((500, 3500)));
+        assert_eq!(shares(10_000, 10_000, 127), None);
+    }
+
+    #[test]
+    fn a_learnt_limit_goes_no_further_than_its_connections() {
+        let text = "[[app]]\nupstream = \"http://127.0.0.1:1\"\nhosts = [\"a\"]\nname = \"a\"\n\
+                    [[app]]\nupstream = \"http://127.0.0.1:2\"\nworkers = 500\n";
+        let mut plan = config::parse("t.toml", text, &config::Flags::default()).unwrap();
+
+        fit(&mut plan, 4096).unwrap();
+
+        assert!(descriptors(&plan) <= 4096);
+        let [learnt, stated] = &plan.apps[..] else {
+            panic!("two applications");
+        };
+        assert_eq!(stated.upstream.connections_max.get(), 500);
+        let Kind::Adaptive(settings) = learnt.limit else {
+            panic!("adaptive by default");
+        };
+        assert_eq!(settings.bounds.max(), learnt.upstream.connections_max.get());
+        assert!(settings.bounds.max() > 1000);
     }
 }

@@ -19,7 +19,7 @@ use super::route;
 use super::section::Section;
 
 const APPS_MAX: usize = 100;
-const CONNECTIONS_WITHOUT_WORKERS: u32 = 1024;
+const CONNECTIONS_WITHOUT_WORKERS_MIN: u32 = 1024;
 /// Nothing is held back in shadow mode, so the connections must not do it either.
 const CONNECTIONS_IN_SHADOW: u32 = 10_000;
 
@@ -178,12 +178,12 @@ fn upstream_address(section: &Section<'_>) -> Option<(String, u16)> {
 }
 
 fn connections_max(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU32>) -> NonZeroU32 {
+    let highest = limit::highest(limit);
     let by_default = match (section.choice("mode"), workers) {
-        (Some("shadow"), _) => workers
-            .map_or(0, NonZeroU32::get)
-            .max(CONNECTIONS_IN_SHADOW),
+        (Some("shadow"), Some(workers)) => workers.get().max(CONNECTIONS_IN_SHADOW),
+        (Some("shadow"), None) => highest.max(CONNECTIONS_IN_SHADOW),
         (_, Some(workers)) => workers.get(),
-        (_, None) => CONNECTIONS_WITHOUT_WORKERS,
+        (_, None) => highest.max(CONNECTIONS_WITHOUT_WORKERS_MIN),
     };
     let connections = section
         .count_if_set("connections_max")
@@ -192,7 +192,6 @@ fn connections_max(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU
     if !section.sound(&["connections_max", "workers"]) {
         return connections;
     }
-    let highest = limit::highest(limit);
     if workers.is_some_and(|workers| connections < workers) {
         section.refuse(
             "connections_max",

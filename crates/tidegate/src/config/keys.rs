@@ -189,8 +189,8 @@ pub(crate) const APP: &[Key] = &[
     ),
     key(
         "limit",
-        Choice(&["static", "aimd", "vegas", "gradient2"]),
-        Follows("static when workers is set, else gradient2"),
+        Choice(&["adaptive", "static", "aimd", "vegas", "gradient2"]),
+        Follows("static when workers is set, else adaptive"),
     ),
     key(
         "limit_min",
@@ -198,7 +198,7 @@ pub(crate) const APP: &[Key] = &[
             min: 1,
             max: 60_000,
         },
-        Follows("20, for vegas 1"),
+        Follows("4, for aimd and gradient2 20, for vegas 1"),
     ),
     key(
         "limit_max",
@@ -206,7 +206,9 @@ pub(crate) const APP: &[Key] = &[
             min: 1,
             max: 60_000,
         },
-        Follows("workers, else 200, for vegas 1000"),
+        Follows(
+            "workers or connections_max, else 10000, for aimd and gradient2 200, for vegas 1000",
+        ),
     ),
     key(
         "limit_initial",
@@ -215,6 +217,14 @@ pub(crate) const APP: &[Key] = &[
             max: 60_000,
         },
         Follows("20, within limit_min and limit_max"),
+    ),
+    key(
+        "latency_max",
+        Span {
+            min: "1ms",
+            max: "1h",
+        },
+        Unset("no such bound"),
     ),
     key(
         "hold",
@@ -261,7 +271,7 @@ pub(crate) const APP: &[Key] = &[
             min: 1,
             max: 60_000,
         },
-        Follows("workers, else 1024; in shadow mode 10000"),
+        Follows("workers, else limit_max and at least 1024; in shadow mode 10000"),
     ),
     key("keep_alive", Switch, Is("true")),
     key(

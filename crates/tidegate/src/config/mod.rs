@@ -22,6 +22,7 @@ use tidegate_gateway::plan::Plan;
 use toml::de::DeTable;
 
 pub(crate) use file::read;
+pub(crate) use limit::capped;
 use problem::Problems;
 pub(crate) use problem::Refused;
 use section::Section;

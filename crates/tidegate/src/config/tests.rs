@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::bulkhead::{Loan, Portion, Reserve};
 use tidegate_core::facts::{Class, GroupId};
+use tidegate_core::limit::adaptive::Settings;
 use tidegate_core::limit::{Bounds, Kind};
 use tidegate_gateway::plan::{Mode, Plan};
 
@@ -55,9 +56,12 @@ fn the_smallest_file_gets_every_default() {
     assert_eq!((app.name.as_str(), app.mode), ("app", Mode::Enforce));
     assert_eq!(
         app.limit,
-        Kind::Gradient2(Bounds::new(20, 20, 200).unwrap())
+        Kind::Adaptive(Settings {
+            bounds: Bounds::new(20, 4, 10_000).unwrap(),
+            latency_healthy_max: None,
+        })
     );
-    assert_eq!(app.upstream.connections_max.get(), 1024);
+    assert_eq!(app.upstream.connections_max.get(), 10_000);
     assert_eq!(app.admission.hold, Duration::from_millis(200));
     assert_eq!(
         app.admission.bulkheads.reserves[Class::Critical.index()],
@@ -80,6 +84,43 @@ fn workers_fix_the_limit_and_the_connections() {
 
     assert_eq!(app.limit, Kind::Static(64.try_into().unwrap()));
     assert_eq!(app.upstream.connections_max.get(), 64);
+}
+
+#[test]
+fn a_learnt_limit_goes_as_far_as_there_are_connections() {
+    let app = |keys: &str| plan(&format!("{MINIMAL}{keys}\n")).apps.remove(0);
+    let bounds = |keys: &str| {
+        let app = app(keys);
+        let highest = super::limit::highest(&app.limit);
+        (highest, app.upstream.connections_max.get())
+    };
+
+    assert_eq!(bounds(""), (10_000, 10_000));
+    assert_eq!(bounds("limit_max = 300"), (300, 1024));
+    assert_eq!(bounds("limit_max = 20000"), (20_000, 20_000));
+    assert_eq!(bounds("connections_max = 100"), (100, 100));
+    assert_eq!(bounds("limit = \"gradient2\""), (200, 1024));
+    assert_eq!(bounds("limit = \"adaptive\"\nworkers = 64"), (64, 64));
+    assert_eq!(
+        bounds("mode = \"shadow\"\nlimit_max = 30000"),
+        (30_000, 30_000)
+    );
+}
+
+#[test]
+fn a_healthy_latency_is_for_the_adaptive_limit() {
+    let app = &plan(&format!(
+        "{MINIMAL}latency_max = \"800ms\"\nlimit_min = 6\n"
+    ))
+    .apps[0];
+
+    assert_eq!(
+        app.limit,
+        Kind::Adaptive(Settings {
+            bounds: Bounds::new(20, 6, 10_000).unwrap(),
+            latency_healthy_max: Some(Duration::from_millis(800)),
+        })
+    );
 }
 
 #[test]
@@ -299,8 +340,12 @@ fn limits_that_contradict_each_other_are_refused() {
         "`connections_max = 32` is less than `workers`"
     );
     assert_eq!(
-        app_error("connections_max = 100").0,
+        app_error("connections_max = 100\nlimit_max = 200").0,
         "the limit may grow to 200, but there are 100 connections"
+    );
+    assert_eq!(
+        app_error("workers = 8\nlatency_max = \"1s\"").0,
+        "`latency_max` has no effect: the limit is static"
     );
     assert!(
         app_error("response_buffers_max = \"64KiB\"")
