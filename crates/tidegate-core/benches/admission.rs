@@ -70,6 +70,8 @@ impl World {
             discipline: Discipline::AdaptiveLifo,
             bulkheads,
             routes: 8,
+            escape: true,
+            level: false,
         };
         let limit = Kind::Static(NonZeroU32::new(slots).expect("more than none")).build(1);
         let mut world = Self {

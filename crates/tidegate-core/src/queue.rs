@@ -174,6 +174,12 @@ impl Queue {
             .max_by_key(|key| self.entry(*key).entered)
     }
 
+    /// The next older entry of the same class and group.
+    pub(crate) fn older(&self, key: Key) -> Option<Key> {
+        let older = self.nodes[key.0 as usize].older;
+        (older != NONE).then_some(Key(older))
+    }
+
     /// The lowest class with an entry in a group that `within` allows.
     pub(crate) fn lowest_class(&self, within: impl Fn(GroupId) -> bool) -> Option<Class> {
         let waits = |class: Class| {

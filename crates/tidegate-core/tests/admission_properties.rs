@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate_core::admission::{Action, Admission, Arrival, Config, Snapshot, Ticket};
 use tidegate_core::bulkhead::{Bulkheads, Loan, Portion, Reserve};
-use tidegate_core::facts::{Class, Facts, GroupId, RouteId};
+use tidegate_core::facts::{COHORTS, Class, Facts, GroupId, RouteId};
 use tidegate_core::limit::{Bounds, Ending, Kind};
 use tidegate_core::queue::Discipline;
 use tidegate_core::time::Mono;
@@ -20,8 +20,11 @@ enum Event {
         route: u16,
         patience_ms: u64,
         bytes: u32,
+        cohort: u8,
+        retry: bool,
     },
     FirstByte(usize),
+    Abandoned(usize),
     Done(usize, Ending),
     Cancel(usize),
     Poll,
@@ -35,12 +38,19 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Ending::Ignored),
         1 => Just(Ending::Overloaded)
     ];
-    let arrival = (0..Class::COUNT, 0u16..3, 0u16..3, 0u64..600, 0u32..50);
+    let arrival = (
+        (0..Class::COUNT, 0u16..3, 0u16..3),
+        0u64..600,
+        0u32..50,
+        0..COHORTS,
+        prop::bool::weighted(0.2),
+    );
     let event = prop_oneof![
-        8 => arrival.prop_map(|(class, group, route, patience_ms, bytes)| Event::Arrive {
-            class, group, route, patience_ms, bytes,
+        8 => arrival.prop_map(|((class, group, route), patience_ms, bytes, cohort, retry)| {
+            Event::Arrive { class, group, route, patience_ms, bytes, cohort, retry }
         }),
         1 => any::<usize>().prop_map(Event::FirstByte),
+        1 => any::<usize>().prop_map(Event::Abandoned),
         5 => (any::<usize>(), ending).prop_map(|(which, ending)| Event::Done(which, ending)),
         2 => any::<usize>().prop_map(Event::Cancel),
         1 => Just(Event::Poll),
@@ -72,8 +82,9 @@ fn configs() -> impl Strategy<Value = (Config, Kind)> {
         Just(Kind::Vegas(Bounds::new(4, 1, 20).expect("in order"))),
         Just(Kind::Gradient2(Bounds::new(4, 2, 20).expect("in order"))),
     ];
-    (reserve, discipline, kind, 0u32..20, 0.1f64..0.9).prop_map(
-        |(reserve, discipline, kind, queue_max, share)| {
+    let options = any::<(bool, bool)>();
+    (reserve, discipline, kind, 0u32..20, 0.1f64..0.9, options).prop_map(
+        |(reserve, discipline, kind, queue_max, share, (escape, level))| {
             let mut bulkheads = Bulkheads {
                 groups: vec![Portion::Share(share), Portion::Slots(2)],
                 ..Bulkheads::default()
@@ -86,6 +97,8 @@ fn configs() -> impl Strategy<Value = (Config, Kind)> {
                 discipline,
                 bulkheads,
                 routes: 2,
+                escape,
+                level,
             };
             (config, kind)
         },
@@ -137,7 +150,6 @@ impl World {
 
     fn step(&mut self, event: &Event) {
         let mut out = Vec::new();
-        let mut starts = false;
         match *event {
             Event::Arrive {
                 class,
@@ -145,6 +157,8 @@ impl World {
                 route,
                 patience_ms,
                 bytes,
+                cohort,
+                retry,
             } => {
                 let facts = Facts {
                     class: Class::ALL[class],
@@ -152,32 +166,19 @@ impl World {
                     group: GroupId(group),
                     deadline: self.now + Duration::from_millis(patience_ms),
                     bytes,
-                    cohort: 0,
-                    retry: false,
+                    cohort,
+                    retry,
                 };
-                let arrival = self.admission.arrive(self.now, &facts, &mut out);
-                self.trace.push(format!("{arrival:?}"));
-                // Others leave, and start, before the newcomer may take a place of theirs.
-                starts = self.follow(&out);
-                out.clear();
-                let (ticket, place) = match arrival {
-                    Arrival::Admitted(ticket) => (ticket, Place::Inside),
-                    Arrival::Queued { ticket, .. } => (ticket, Place::Waiting),
-                    Arrival::Refused(_) => return self.check(starts),
-                };
-                assert!(
-                    self.living.insert(ticket, (place, facts)).is_none(),
-                    "tickets are unique"
-                );
-                self.order.push(ticket);
-                if place == Place::Waiting {
-                    assert!(self.admission.snapshot().queued <= self.queue_max);
-                }
-                starts |= place == Place::Inside;
+                return self.arrive(&facts);
             }
             Event::FirstByte(which) => {
                 if let Some(ticket) = self.pick(which, Place::Inside) {
                     self.admission.first_byte(self.now, ticket);
+                }
+            }
+            Event::Abandoned(which) => {
+                if let Some(ticket) = self.pick(which, Place::Inside) {
+                    self.admission.abandoned(self.now, ticket);
                 }
             }
             Event::Done(which, ending) => {
@@ -203,7 +204,30 @@ impl World {
                 return;
             }
         }
-        starts |= self.follow(&out);
+        let starts = self.follow(&out);
+        self.check(starts);
+    }
+
+    fn arrive(&mut self, facts: &Facts) {
+        let mut out = Vec::new();
+        let arrival = self.admission.arrive(self.now, facts, &mut out);
+        self.trace.push(format!("{arrival:?}"));
+        // Others leave, and start, before the newcomer may take a place of theirs.
+        let mut starts = self.follow(&out);
+        let (ticket, place) = match arrival {
+            Arrival::Admitted(ticket) => (ticket, Place::Inside),
+            Arrival::Queued { ticket, .. } => (ticket, Place::Waiting),
+            Arrival::Refused(_) => return self.check(starts),
+        };
+        assert!(
+            self.living.insert(ticket, (place, *facts)).is_none(),
+            "tickets are unique"
+        );
+        self.order.push(ticket);
+        if place == Place::Waiting {
+            assert!(self.admission.snapshot().queued <= self.queue_max);
+        }
+        starts |= place == Place::Inside;
         self.check(starts);
     }
 

@@ -29,6 +29,7 @@ enum Step {
         shadow: bool,
     },
     FirstByte(usize),
+    Abandoned(usize),
     Done(usize, Ending),
     Cancel(usize),
     Poll,
@@ -58,6 +59,7 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
             Step::Arrive { facts, patience, bytes, cohort, retry, shadow }
         }),
         2 => any::<usize>().prop_map(Step::FirstByte),
+        1 => any::<usize>().prop_map(Step::Abandoned),
         6 => (any::<usize>(), endings()).prop_map(|(which, ending)| Step::Done(which, ending)),
         2 => any::<usize>().prop_map(Step::Cancel),
         1 => Just(Step::Poll),
@@ -92,14 +94,17 @@ fn headers() -> impl Strategy<Value = Header> {
         Just(Discipline::Fifo),
         Just(Discipline::CoDel)
     ];
-    let config = (reserves, groups, discipline, 0u32..20).prop_map(
-        |(reserves, groups, discipline, queue_max)| Config {
+    let options = any::<(bool, bool)>();
+    let config = (reserves, groups, discipline, 0u32..20, options).prop_map(
+        |(reserves, groups, discipline, queue_max, (escape, level))| Config {
             hold: Duration::from_micros(200_001),
             queue_max,
             queue_bytes_max: 200,
             discipline,
             bulkheads: Bulkheads { reserves, groups },
             routes: 2,
+            escape,
+            level,
         },
     );
     (config, kinds(), any::<u64>(), "[a-zé]{0,12}").prop_map(|(config, limit, seed, name)| Header {
@@ -179,6 +184,9 @@ impl World {
             Step::FirstByte(which) if !self.inside.is_empty() => {
                 Event::FirstByte(self.inside[which % self.inside.len()])
             }
+            Step::Abandoned(which) if !self.inside.is_empty() => {
+                Event::Abandoned(self.inside[which % self.inside.len()])
+            }
             Step::Done(which, ending) if !self.inside.is_empty() => {
                 let which = which % self.inside.len();
                 Event::Done(self.inside.swap_remove(which), ending)
@@ -187,7 +195,11 @@ impl World {
                 let which = which % self.waiting.len();
                 Event::Cancel(self.waiting.swap_remove(which))
             }
-            Step::FirstByte(_) | Step::Done(..) | Step::Cancel(_) | Step::Poll => Event::Poll,
+            Step::FirstByte(_)
+            | Step::Abandoned(_)
+            | Step::Done(..)
+            | Step::Cancel(_)
+            | Step::Poll => Event::Poll,
         };
         self.happen(event);
     }
@@ -375,6 +387,8 @@ fn small() -> Header {
             discipline: Discipline::Fifo,
             bulkheads: Bulkheads::default(),
             routes: 1,
+            escape: true,
+            level: false,
         },
         limit: Kind::Static(NonZeroU32::MIN),
         seed: 1,

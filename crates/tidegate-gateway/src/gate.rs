@@ -172,6 +172,11 @@ impl Gate {
         self.lock().admission.first_byte(at, ticket);
     }
 
+    /// Nobody waits for an answer any more.
+    pub(crate) fn abandoned(&self, now: Mono, ticket: Ticket) {
+        self.lock().admission.abandoned(now, ticket);
+    }
+
     /// A slot is free again; its answer began at `first_byte`, if that has not been said before.
     pub(crate) fn done(&self, now: Mono, ticket: Ticket, first_byte: Option<Mono>, ending: Ending) {
         let woken = {

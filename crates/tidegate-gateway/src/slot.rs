@@ -142,6 +142,7 @@ impl Slot {
             .upstream_failed(self.app, UpstreamFailure::Timeout);
         self.caller = Caller::ToldOff;
         self.ending = Ending::Overloaded;
+        self.tell_abandoned();
     }
 
     /// The application did not begin to answer for as long as a slot is held for nobody.
@@ -153,7 +154,14 @@ impl Slot {
     pub fn caller_gone(&mut self) {
         if self.caller == Caller::Waits {
             self.caller = Caller::Gone;
+            self.tell_abandoned();
         }
+    }
+
+    fn tell_abandoned(&self) {
+        let shared = &self.thread.shared;
+        let gate = &shared.apps[self.app].gate;
+        gate.abandoned(shared.clock.now(), self.ticket);
     }
 
     fn completion(&self, now: Mono) -> Option<Completion> {

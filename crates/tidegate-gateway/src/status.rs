@@ -57,6 +57,11 @@ pub struct AppStatus {
     pub service_mean_ms: Option<f64>,
     /// Requests it finishes per second, as learnt.
     pub throughput_per_second: f64,
+    /// The part of the finished work that was in time, over the last second or more; absent before
+    /// the first.
+    pub in_time: Option<f64>,
+    /// What began the escape from overload that feeds itself, while it lasts: `waste` or `stall`.
+    pub escaping: Option<String>,
     /// Connections to it that wait for a request.
     pub upstream_idle: u32,
     /// Connections to it that have one.
@@ -141,6 +146,8 @@ impl AppStatus {
             wait_max_ms: gate.wait_max.as_secs_f64() * 1e3,
             service_mean_ms: gate.service_mean.map(|mean| mean.as_secs_f64() * 1e3),
             throughput_per_second: gate.throughput,
+            in_time: gate.recovery.in_time,
+            escaping: gate.recovery.escaping.map(|by| by.name().to_owned()),
             upstream_idle: upstream.idle,
             upstream_busy: upstream.busy,
             response_buffer_bytes: upstream.response_buffer_bytes,

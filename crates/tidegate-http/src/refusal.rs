@@ -30,6 +30,14 @@ pub enum Refusal {
     ExpiredInQueue,
     /// CoDel dropped it.
     CoDel,
+    /// Its class, or its part of the users, is not let in for now.
+    Level,
+    /// Its class is not let in while the application recovers.
+    Escape,
+    /// It is another try, and there is no free slot while the application recovers.
+    RetryFirst,
+    /// It left the queue as the recovery began.
+    Flush,
     /// Its client left while it waited: nobody reads this answer, it is only counted.
     ClientGone,
     /// There are too many client connections; this one was let in for health probes only.
@@ -69,7 +77,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 26] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -79,6 +87,10 @@ impl Refusal {
         Self::QueueTime,
         Self::ExpiredInQueue,
         Self::CoDel,
+        Self::Level,
+        Self::Escape,
+        Self::RetryFirst,
+        Self::Flush,
         Self::ClientGone,
         Self::Connections,
         Self::Draining,
@@ -155,6 +167,10 @@ impl Refusal {
             Self::QueueTime => Row::capacity("queue_time"),
             Self::ExpiredInQueue => Row::capacity("expired_in_queue"),
             Self::CoDel => Row::capacity("codel"),
+            Self::Level => Row::capacity("level"),
+            Self::Escape => Row::capacity("escape"),
+            Self::RetryFirst => Row::capacity("retry_first"),
+            Self::Flush => Row::capacity("flush"),
             Self::ClientGone => Row::capacity("client_gone").closing(),
             Self::Connections => Row::capacity("connections").closing(),
             Self::Draining => Row::capacity("draining").closing(),
@@ -188,6 +204,10 @@ impl From<Reason> for Refusal {
             Reason::QueueTime => Self::QueueTime,
             Reason::ExpiredInQueue => Self::ExpiredInQueue,
             Reason::CoDel => Self::CoDel,
+            Reason::Level => Self::Level,
+            Reason::Escape => Self::Escape,
+            Reason::RetryFirst => Self::RetryFirst,
+            Reason::Flush => Self::Flush,
         }
     }
 }

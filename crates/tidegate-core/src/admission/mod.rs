@@ -10,8 +10,11 @@
 //! limit; nobody waits longer than the longest wait or past the point where the deadline could
 //! still be met.
 
+mod escape;
+mod throughput;
 mod ticket;
 mod types;
+mod waiting;
 
 use std::time::Duration;
 
@@ -23,16 +26,12 @@ use crate::queue::{Discipline, Entry, Key, Queue};
 use crate::service::ServiceTimes;
 use crate::time::Mono;
 
+use escape::{Escape, Turn, Work};
+use throughput::Throughput;
 pub use ticket::Ticket;
-use ticket::{Running, State, Tickets, Waiting};
-pub use types::{Action, Arrival, Config, Reason, Snapshot, Verdict};
-
-/// The bound of the queue before a service time is known; deadlines still apply.
-const BOUND_UNKNOWN: u32 = 1024;
-
-/// The bound of the queue is never less, unless it is configured to be, so that chance alone refuses
-/// nobody on a small application.
-pub const BOUND_MIN: u32 = 4;
+use ticket::{Running, State, Tickets};
+pub use types::{Action, Arrival, Config, Reason, Recovery, Snapshot, Trigger, Verdict};
+pub use waiting::BOUND_MIN;
 
 /// CoDel's interval, in longest waits.
 const CODEL_INTERVAL: u32 = 5;
@@ -47,6 +46,7 @@ pub struct Admission {
     tickets: Tickets,
     codel: CoDel,
     throughput: Throughput,
+    escape: Option<Escape>,
     latest: Mono,
 }
 
@@ -57,13 +57,14 @@ impl Admission {
         Self {
             queue: Queue::new(occupancy.groups()),
             service: ServiceTimes::new(config.routes),
-            config,
             limit,
             occupancy,
             tickets: Tickets::default(),
             codel: CoDel::default(),
             throughput: Throughput::default(),
+            escape: config.escape.then(Escape::new),
             latest: Mono::default(),
+            config,
         }
     }
 
@@ -71,14 +72,17 @@ impl Admission {
     /// when it may have a chance. For refusing before anything is spent on a request.
     pub fn peek(&mut self, now: Mono, class: Class, group: GroupId) -> Option<Reason> {
         let now = self.advance(now);
-        let reason = if self.occupancy.admits(now, self.limit.limit(), class, group) {
-            None
-        } else {
-            self.room_for(class, group).err()
-        };
+        if self.keeps_out(class) {
+            self.occupancy.see(now, class);
+            return Some(Reason::Escape);
+        }
+        if self.occupancy.admits(now, self.slots(), class, group) {
+            return None;
+        }
+        let reason = self.room_for(class, group).err();
         if reason.is_some() {
             self.occupancy.see(now, class);
-            self.limit.refused(now);
+            self.full(now, group);
         }
         reason
     }
@@ -93,14 +97,23 @@ impl Admission {
         }
         self.settle(now, out);
 
+        if let Some(escape) = &mut self.escape {
+            escape.asked(facts.class);
+        }
+        if self.keeps_out(facts.class) {
+            return Arrival::Refused(Reason::Escape);
+        }
         if self
             .occupancy
-            .admits(now, self.limit.limit(), facts.class, facts.group)
+            .admits(now, self.slots(), facts.class, facts.group)
         {
             let running = self.start(now, facts);
             return Arrival::Admitted(self.tickets.issue(*facts, State::Running(running)));
         }
-        self.limit.refused(now);
+        self.full(now, facts.group);
+        if facts.retry && self.is_escaping() {
+            return Arrival::Refused(Reason::RetryFirst);
+        }
         match self.make_room(now, facts, out) {
             Ok(()) => self.enqueue(now, facts),
             Err(reason) => Arrival::Refused(reason),
@@ -114,7 +127,7 @@ impl Admission {
     pub fn arrive_shadow(&mut self, now: Mono, facts: &Facts) -> (Ticket, Verdict) {
         let now = self.advance(now);
         self.occupancy.see(now, facts.class);
-        let limit = self.limit.limit();
+        let limit = self.slots();
         let by_class = self.occupancy.by_class();
         let before: u32 = by_class[..=facts.class.index()].iter().sum();
         let ahead = before.saturating_sub(limit);
@@ -146,6 +159,15 @@ impl Admission {
         }
     }
 
+    /// Nobody waits any more for the answer to a request that is inside: its client has left, or was
+    /// told that it takes too long. Its slot stays taken until [`Admission::done`].
+    pub fn abandoned(&mut self, now: Mono, ticket: Ticket) {
+        self.advance(now);
+        if let Some(State::Running(running)) = self.tickets.state_mut(ticket) {
+            running.abandoned = true;
+        }
+    }
+
     /// The request no longer uses its slot; whoever waits may start.
     pub fn done(&mut self, now: Mono, ticket: Ticket, ending: Ending, out: &mut Vec<Action>) {
         let now = self.advance(now);
@@ -168,6 +190,21 @@ impl Admission {
         if ending != Ending::Ignored {
             self.service.learn(facts.route, now.since(running.started));
             self.throughput.count(now);
+        }
+        if let Some(escape) = &mut self.escape {
+            // A fast error is no work, and an application that says that it has too much did none
+            // either, unless it took until nobody cared.
+            let late = running.abandoned || now > facts.deadline;
+            if late || ending == Ending::Worked {
+                escape.finished(
+                    now,
+                    Work {
+                        started: running.started,
+                        in_time: !late,
+                        whole: ending == Ending::Worked,
+                    },
+                );
+            }
         }
         self.occupancy.leave(facts.class, facts.group);
         self.settle(now, out);
@@ -202,7 +239,7 @@ impl Admission {
 
     /// How many may be inside now.
     pub fn limit(&self) -> u32 {
-        self.limit.limit()
+        self.slots()
     }
 
     /// Whether `ticket` holds a slot.
@@ -213,7 +250,7 @@ impl Admission {
     /// The figures for metrics and status.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
-            limit: self.limit.limit(),
+            limit: self.slots(),
             insight: self.limit.insight(),
             in_flight: self.occupancy.total(),
             in_flight_by_class: self.occupancy.by_class(),
@@ -225,6 +262,8 @@ impl Admission {
             wait_max: self.wait_max(),
             service_mean: self.service.mean(),
             throughput: self.throughput.per_second,
+            recovery: (self.escape.as_ref())
+                .map_or_else(Recovery::default, |escape| escape.recovery(self.latest)),
         }
     }
 
@@ -234,8 +273,46 @@ impl Admission {
         self.latest
     }
 
+    /// How many may be inside now.
+    fn slots(&self) -> u32 {
+        let limit = self.limit.limit();
+        let cap = self.escape.as_ref().map_or(limit, Escape::cap);
+        limit.min(cap)
+    }
+
+    fn is_escaping(&self) -> bool {
+        self.escape.as_ref().is_some_and(Escape::is_on)
+    }
+
+    fn keeps_out(&self, class: Class) -> bool {
+        (self.escape.as_ref()).is_some_and(|escape| escape.keeps_out(class))
+    }
+
+    /// A request in `group` found no slot.
+    fn full(&mut self, now: Mono, group: GroupId) {
+        let (limit, slots) = (self.limit.limit(), self.slots());
+        if slots == limit {
+            self.limit.refused(now);
+        }
+        // A group of its own that is full says nothing about the application.
+        let shared = self.occupancy.cap(slots, group) >= slots || self.occupancy.total() >= slots;
+        if let Some(escape) = self.escape.as_mut().filter(|_| shared) {
+            escape.full();
+        }
+    }
+
+    /// Sees whether it is time to escape, or to stop.
+    fn review(&mut self, now: Mono, out: &mut Vec<Action>) {
+        let limit = self.limit.limit();
+        let turn = (self.escape.as_mut()).and_then(|escape| escape.review(now, limit));
+        if turn == Some(Turn::Begun) {
+            self.flush(now, out);
+        }
+    }
+
     /// Lets those leave who must, and those start who can.
     fn settle(&mut self, now: Mono, out: &mut Vec<Action>) {
+        self.review(now, out);
         while let Some((at, key)) = self.queue.first_leave() {
             if at > now {
                 break;
@@ -262,7 +339,7 @@ impl Admission {
     /// Whose turn it is, if anybody's: a class below its reserve first, then by class; inside a
     /// class by discipline.
     fn next_to_start(&self, now: Mono) -> Option<Key> {
-        let limit = self.limit.limit();
+        let limit = self.slots();
         if self.occupancy.total() >= limit || self.queue.len() == 0 {
             return None;
         }
@@ -282,8 +359,11 @@ impl Admission {
 
     /// Only the lowest class that waits is the one there is too much of. A higher one is served by
     /// then or soon; newest first would starve a few of it for as long as a burst lasts, and serve
-    /// the class below afterwards.
+    /// the class below afterwards. In an escape it holds for all: there, the oldest have left.
     fn newest_first(&self, now: Mono, oldest: Key) -> bool {
+        if self.is_escaping() {
+            return true;
+        }
         let Entry { class, entered, .. } = *self.queue.entry(oldest);
         self.config.discipline == Discipline::AdaptiveLifo
             && now.since(entered) > self.wait_max() / 2
@@ -300,180 +380,16 @@ impl Admission {
 
     fn start(&mut self, now: Mono, facts: &Facts) -> Running {
         self.occupancy.enter(facts.class, facts.group);
-        let tag = self
-            .limit
-            .admitted(now, facts.route, self.occupancy.total());
+        let in_flight = self.occupancy.total();
+        if let Some(escape) = &mut self.escape {
+            escape.started(now, in_flight);
+        }
         Running {
             started: now,
             first_byte: None,
-            tag,
+            tag: self.limit.admitted(now, facts.route, in_flight),
+            abandoned: false,
         }
-    }
-
-    fn enqueue(&mut self, now: Mono, facts: &Facts) -> Arrival {
-        let patience_ends = now + self.wait_max();
-        let too_late = facts.deadline.minus(self.service.margin(facts.route));
-        let leave_at = patience_ends.min(too_late);
-        let owner = self.tickets.reserve(*facts);
-        let key = self.queue.push(Entry {
-            owner,
-            class: facts.class,
-            group: facts.group,
-            entered: now,
-            leave_at,
-            bytes: facts.bytes,
-        });
-        let expires = too_late < patience_ends;
-        let ticket = self
-            .tickets
-            .set(owner, State::Waiting(Waiting { key, expires }));
-        Arrival::Queued { ticket, leave_at }
-    }
-
-    /// Makes sure that `facts` may wait, at the cost of lower classes if need be.
-    fn make_room(&mut self, now: Mono, facts: &Facts, out: &mut Vec<Action>) -> Result<(), Reason> {
-        let wait = self.estimated_wait(now, facts);
-        if now + wait + self.service.margin(facts.route) > facts.deadline {
-            return Err(Reason::DeadlineEnqueue);
-        }
-        let bytes = u64::from(facts.bytes);
-        let bytes_max = self.config.queue_bytes_max;
-        let kept = self.queue.bytes() - self.queue.bytes_below(facts.class);
-        if kept.saturating_add(bytes) > bytes_max {
-            return Err(Reason::QueueBytes);
-        }
-
-        if let Some(displaced) = self.room_for(facts.class, facts.group)? {
-            self.evict(now, displaced, Some(Reason::Displaced), out);
-        }
-        while self.queue.bytes() + bytes > bytes_max {
-            let Some(displaced) = self.oldest_of_lowest(|_| true) else {
-                break;
-            };
-            self.evict(now, displaced, Some(Reason::Displaced), out);
-        }
-        Ok(())
-    }
-
-    /// Whether one more of `class` in `group` may wait, and who has to leave for it.
-    fn room_for(&self, class: Class, group: GroupId) -> Result<Option<Key>, Reason> {
-        let displace = |key: Option<Key>, reason| match key {
-            Some(key) if self.queue.entry(key).class.is_below(class) => Ok(Some(key)),
-            _ => Err(reason),
-        };
-        let bound = self.bound();
-        if self
-            .group_bound(bound, group)
-            .is_some_and(|most| self.queue.len_in_group(group) >= most)
-        {
-            return displace(
-                self.oldest_of_lowest(|other| other == group),
-                Reason::GroupFull,
-            );
-        }
-        if self.queue.len() >= bound {
-            return displace(self.oldest_of_lowest(|_| true), Reason::QueueFull);
-        }
-        Ok(None)
-    }
-
-    fn oldest_of_lowest(&self, within: impl Fn(GroupId) -> bool) -> Option<Key> {
-        let lowest = self.queue.lowest_class(&within)?;
-        self.queue.oldest(lowest, within)
-    }
-
-    fn evict(&mut self, now: Mono, key: Key, reason: Option<Reason>, out: &mut Vec<Action>) {
-        let entry = self.queue.remove(key);
-        let ticket = self.tickets.ticket(entry.owner);
-        let expires = self
-            .tickets
-            .waiting(ticket)
-            .is_some_and(|waiting| waiting.expires);
-        let timed = if expires {
-            Reason::ExpiredInQueue
-        } else {
-            Reason::QueueTime
-        };
-        self.tickets.void(ticket);
-        let waited = now.since(entry.entered);
-        out.push(Action::Evict {
-            ticket,
-            reason: reason.unwrap_or(timed),
-            waited,
-        });
-    }
-
-    /// W: the longest time in the queue. At least half of `hold`, also for an application whose
-    /// service time leaves nothing of it: without any queue, chance alone would refuse many.
-    fn wait_max(&self) -> Duration {
-        let hold = self.config.hold;
-        let left = self
-            .service
-            .mean()
-            .map_or(Duration::ZERO, |mean| hold.saturating_sub(mean));
-        left.max(hold / 2)
-    }
-
-    /// Q: as many as can be worked off within the longest wait. limit ÷ mean service time is the
-    /// throughput at the limit (Little's law), also while the application is idle and a count of
-    /// completions would say next to nothing.
-    fn bound(&self) -> u32 {
-        let bound = self.service.mean().map_or(BOUND_UNKNOWN, |mean| {
-            let mean_ns = mean.as_nanos().max(1);
-            let bound = u128::from(self.limit.limit()) * self.wait_max().as_nanos() / mean_ns;
-            u32::try_from(bound).unwrap_or(u32::MAX).max(BOUND_MIN)
-        });
-        bound.min(self.config.queue_max)
-    }
-
-    /// A capped group's part of the queue is its part of the slots: it could not work off more in
-    /// time. `None` for a group that may use every slot.
-    fn group_bound(&self, bound: u32, group: GroupId) -> Option<u32> {
-        let limit = self.limit.limit();
-        let cap = self.occupancy.cap(limit, group);
-        let part = (u64::from(bound) * u64::from(cap)).div_ceil(u64::from(limit));
-        (cap < limit).then_some(part as u32)
-    }
-
-    /// How long a request would wait behind those that go first.
-    fn estimated_wait(&self, now: Mono, facts: &Facts) -> Duration {
-        let by_class = self.queue.len_by_class();
-        let higher: u32 = by_class[..facts.class.index()].iter().sum();
-        let overtakes = self
-            .queue
-            .oldest(facts.class, |_| true)
-            .is_some_and(|oldest| self.newest_first(now, oldest));
-        let same = if overtakes {
-            0
-        } else {
-            by_class[facts.class.index()]
-        };
-        self.work_off(higher + same)
-    }
-
-    fn work_off(&self, requests: u32) -> Duration {
-        let mean = self.service.mean().unwrap_or_default();
-        mean.mul_f64(f64::from(requests) / f64::from(self.limit.limit()))
-    }
-}
-
-/// Completions per second, counted over whole seconds.
-#[derive(Debug, Default)]
-struct Throughput {
-    since: Mono,
-    count: u32,
-    per_second: f64,
-}
-
-impl Throughput {
-    fn count(&mut self, now: Mono) {
-        let elapsed = now.since(self.since).as_secs_f64();
-        if elapsed >= 1.0 {
-            self.per_second = f64::from(self.count) / elapsed;
-            self.count = 0;
-            self.since = now;
-        }
-        self.count = self.count.saturating_add(1);
     }
 }
 

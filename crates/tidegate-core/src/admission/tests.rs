@@ -1,5 +1,6 @@
 use std::num::NonZeroU32;
 
+use super::waiting::BOUND_UNKNOWN;
 use super::*;
 use crate::bulkhead::{Bulkheads, Loan, Portion, Reserve};
 use crate::facts::RouteId;
@@ -21,6 +22,8 @@ fn config() -> Config {
         discipline: Discipline::AdaptiveLifo,
         bulkheads: Bulkheads::default(),
         routes: 4,
+        escape: false,
+        level: false,
     }
 }
 

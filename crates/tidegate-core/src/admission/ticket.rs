@@ -50,6 +50,8 @@ pub(super) struct Running {
     pub(super) started: Mono,
     pub(super) first_byte: Option<Mono>,
     pub(super) tag: u32,
+    /// Nobody waits for its answer any more.
+    pub(super) abandoned: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

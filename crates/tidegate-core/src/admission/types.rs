@@ -25,6 +25,11 @@ pub struct Config {
     pub bulkheads: Bulkheads,
     /// How many routes have service times of their own; route ids stay below it.
     pub routes: u16,
+    /// Whether overload that feeds itself is looked for and escaped from.
+    pub escape: bool,
+    /// Whether users are admitted by their cohort, so that under shedding a user is served as a
+    /// whole or not at all. Needs [`Facts::cohort`](crate::facts::Facts::cohort).
+    pub level: bool,
 }
 
 /// Why a request was refused, at the door or while it waited.
@@ -48,11 +53,19 @@ pub enum Reason {
     ExpiredInQueue,
     /// CoDel dropped it at the head of a standing queue.
     CoDel,
+    /// Its class, or its part of the users, is over the admission level.
+    Level,
+    /// During an escape from overload that feeds itself its class is not let in.
+    Escape,
+    /// During an escape it found no free slot, and it is another try.
+    RetryFirst,
+    /// As an escape began it waited without a chance to be done before its deadline.
+    Flush,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::ExpiredOnArrival,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -62,6 +75,10 @@ impl Reason {
         Self::QueueTime,
         Self::ExpiredInQueue,
         Self::CoDel,
+        Self::Level,
+        Self::Escape,
+        Self::RetryFirst,
+        Self::Flush,
     ];
 
     /// The name used in metrics and headers.
@@ -76,6 +93,10 @@ impl Reason {
             Self::QueueTime => "queue_time",
             Self::ExpiredInQueue => "expired_in_queue",
             Self::CoDel => "codel",
+            Self::Level => "level",
+            Self::Escape => "escape",
+            Self::RetryFirst => "retry_first",
+            Self::Flush => "flush",
         }
     }
 }
@@ -129,6 +150,54 @@ pub enum Verdict {
     Refuse(Reason),
 }
 
+/// What began an escape from overload that feeds itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trigger {
+    /// Most of the finished work came too late, for two windows.
+    Waste,
+    /// The same for one window, after a time in which nothing finished at all.
+    Stall,
+}
+
+impl Trigger {
+    /// Every trigger.
+    pub const ALL: [Self; 2] = [Self::Waste, Self::Stall];
+
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// Position in [`Trigger::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name used in metrics and status.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waste => "waste",
+            Self::Stall => "stall",
+        }
+    }
+}
+
+/// What was done so far against overload that feeds itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recovery {
+    /// What began the escape that is under way.
+    pub escaping: Option<Trigger>,
+    /// Escapes begun, by trigger index.
+    pub begun: [u64; Trigger::COUNT],
+    /// Time spent in them, the present one included.
+    pub lasted: Duration,
+    /// Requests that were taken out of the queue as they began.
+    pub flushed: u64,
+    /// How often one at a time was let in, to drain a queue inside the application.
+    pub drains: u64,
+    /// The part of the finished work that was in time, over the last whole window of a second or
+    /// more; `None` before the first.
+    pub in_time: Option<f64>,
+}
+
 /// Figures at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
@@ -156,4 +225,6 @@ pub struct Snapshot {
     pub service_mean: Option<Duration>,
     /// Requests finished per second, over the last whole second that saw one.
     pub throughput: f64,
+    /// What was done against overload that feeds itself.
+    pub recovery: Recovery,
 }

@@ -24,6 +24,8 @@ pub enum Event {
     ArriveShadow(Facts),
     /// [`Admission::first_byte`].
     FirstByte(Ticket),
+    /// [`Admission::abandoned`].
+    Abandoned(Ticket),
     /// [`Admission::done`].
     Done(Ticket, Ending),
     /// [`Admission::cancel`].
@@ -78,6 +80,10 @@ impl Event {
                 admission.first_byte(now, ticket);
                 Outcome::Nothing
             }
+            Self::Abandoned(ticket) => {
+                admission.abandoned(now, ticket);
+                Outcome::Nothing
+            }
             Self::Done(ticket, ending) => {
                 admission.done(now, ticket, ending, out);
                 Outcome::Nothing
@@ -100,6 +106,7 @@ impl fmt::Display for Event {
             Self::Arrive(facts) => show_facts(f, "arrive", facts),
             Self::ArriveShadow(facts) => show_facts(f, "arrive_shadow", facts),
             Self::FirstByte(ticket) => write!(f, "first_byte {ticket}"),
+            Self::Abandoned(ticket) => write!(f, "abandoned {ticket}"),
             Self::Done(ticket, Ending::Worked) => write!(f, "done {ticket} worked"),
             Self::Done(ticket, Ending::Ignored) => write!(f, "done {ticket} ignored"),
             Self::Done(ticket, Ending::Overloaded) => write!(f, "done {ticket} overloaded"),

@@ -74,6 +74,8 @@ fn put_config(out: &mut Vec<u8>, config: &Config) {
         discipline,
         bulkheads,
         routes,
+        escape,
+        level,
     } = config;
     put_span(out, *hold);
     put_u32(out, *queue_max);
@@ -85,10 +87,11 @@ fn put_config(out: &mut Vec<u8>, config: &Config) {
     });
     put_bulkheads(out, bulkheads);
     put_u32(out, u32::from(*routes));
+    out.push(u8::from(*escape) | u8::from(*level) << 1);
 }
 
 fn config(cursor: &mut Cursor<'_>) -> Result<Config, Flaw> {
-    Ok(Config {
+    let mut config = Config {
         hold: cursor.span()?,
         queue_max: cursor.u32()?,
         queue_bytes_max: cursor.u64()?,
@@ -100,7 +103,16 @@ fn config(cursor: &mut Cursor<'_>) -> Result<Config, Flaw> {
         },
         bulkheads: bulkheads(cursor)?,
         routes: cursor.u16()?,
-    })
+        escape: false,
+        level: false,
+    };
+    let options = cursor.byte()?;
+    if options > 3 {
+        return Err(Flaw::Damaged("an unknown option"));
+    }
+    config.escape = options & 1 != 0;
+    config.level = options & 2 != 0;
+    Ok(config)
 }
 
 fn put_bulkheads(out: &mut Vec<u8>, bulkheads: &Bulkheads) {

@@ -30,6 +30,7 @@ pub(super) const fn kind_of(event: &Event) -> u8 {
         Event::Done(..) => 5,
         Event::Cancel(_) => 6,
         Event::Poll => 7,
+        Event::Abandoned(_) => 8,
     }
 }
 
@@ -40,7 +41,9 @@ pub(super) fn put_event(out: &mut Vec<u8>, now: Mono, event: &Event) {
             put_u32(out, group.0.into());
         }
         Event::Arrive(facts) | Event::ArriveShadow(facts) => put_facts(out, now, &facts),
-        Event::FirstByte(ticket) | Event::Cancel(ticket) => put_ticket(out, ticket),
+        Event::FirstByte(ticket) | Event::Abandoned(ticket) | Event::Cancel(ticket) => {
+            put_ticket(out, ticket);
+        }
         Event::Done(ticket, ending) => {
             put_ticket(out, ticket);
             out.push(match ending {
@@ -74,6 +77,7 @@ pub(super) fn event(cursor: &mut Cursor<'_>, now: Mono, kind: u8) -> Result<Even
         }
         6 => Event::Cancel(ticket(cursor)?),
         7 => Event::Poll,
+        8 => Event::Abandoned(ticket(cursor)?),
         _ => return Err(Flaw::Damaged("an unknown event")),
     })
 }
@@ -207,7 +211,7 @@ pub(super) fn outcome(cursor: &mut Cursor<'_>, now: Mono, event: &Event) -> Resu
 
 const fn returns_nothing(event: &Event) -> bool {
     match event {
-        Event::FirstByte(_) | Event::Done(..) | Event::Poll => true,
+        Event::FirstByte(_) | Event::Abandoned(_) | Event::Done(..) | Event::Poll => true,
         Event::Peek { .. } | Event::Arrive(_) | Event::ArriveShadow(_) | Event::Cancel(_) => false,
     }
 }

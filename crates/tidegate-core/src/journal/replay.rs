@@ -93,7 +93,7 @@ impl Replay {
             | Event::Arrive(Facts { group, .. })
             | Event::ArriveShadow(Facts { group, .. }) => known(group),
             Event::Done(ticket, _) => self.admission.is_inside(ticket),
-            Event::FirstByte(_) | Event::Cancel(_) | Event::Poll => true,
+            Event::FirstByte(_) | Event::Abandoned(_) | Event::Cancel(_) | Event::Poll => true,
         }
     }
 }

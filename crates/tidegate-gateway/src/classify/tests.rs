@@ -66,6 +66,8 @@ fn app() -> AppPlan {
             discipline: Discipline::Fifo,
             bulkheads: Bulkheads::default(),
             routes: routes.len() as u16,
+            escape: false,
+            level: false,
         },
         routes,
         groups: Vec::new(),

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use tidegate_core::admission::Reason;
+use tidegate_core::admission::{Reason, Trigger};
 use tidegate_core::facts::Class;
 use tidegate_http::framing::FramingFault;
 use tidegate_http::refusal::Refusal;
@@ -67,6 +67,7 @@ impl Collector for Source {
         self.answers(&mut encoder)?;
         self.faults(&mut encoder)?;
         self.gates(&mut encoder)?;
+        self.recoveries(&mut encoder)?;
         self.upstreams(&mut encoder)?;
         self.clients(&mut encoder)
     }
@@ -332,6 +333,43 @@ impl Source {
         let mut rows = gauge(encoder, "tidegate_queue_bytes", help)?;
         for (name, gate) in &gates {
             rows.gauge(&[("app", name)], gate.queued_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn recoveries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let recoveries: Vec<_> = self
+            .apps()
+            .map(|(_, app, name)| (name, app.gate.snapshot().recovery))
+            .collect();
+        let help = "Part of the finished work that was in time, over the last second or more";
+        let mut rows = gauge(encoder, "tidegate_in_time_ratio", help)?;
+        for (name, recovery) in &recoveries {
+            rows.gauge(&[("app", name)], recovery.in_time.unwrap_or(1.0))?;
+        }
+        let help = "1 during an escape from overload that feeds itself";
+        let mut rows = gauge(encoder, "tidegate_escaping", help)?;
+        for (name, recovery) in &recoveries {
+            rows.gauge(&[("app", name)], u32::from(recovery.escaping.is_some()))?;
+        }
+        let help = "Escapes from overload that feeds itself, by what began them";
+        let mut rows = counter(encoder, "tidegate_escapes", help)?;
+        for (name, recovery) in &recoveries {
+            for trigger in Trigger::ALL {
+                let labels = [("app", *name), ("trigger", trigger.name())];
+                rows.count(&labels, recovery.begun[trigger.index()])?;
+            }
+        }
+        let help = "Time spent in such escapes";
+        let mut rows = counter(encoder, "tidegate_escape_seconds", help)?;
+        for (name, recovery) in &recoveries {
+            rows.count(&[("app", name)], recovery.lasted.as_secs_f64())?;
+        }
+        let help =
+            "How often one request at a time was let in, to drain a queue in the application";
+        let mut rows = counter(encoder, "tidegate_escape_drains", help)?;
+        for (name, recovery) in &recoveries {
+            rows.count(&[("app", name)], recovery.drains)?;
         }
         Ok(())
     }

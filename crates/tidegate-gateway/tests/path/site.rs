@@ -104,6 +104,8 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
             discipline: Discipline::Fifo,
             bulkheads: Bulkheads::default(),
             routes: 1,
+            escape: false,
+            level: false,
         },
         routes: vec![route],
         groups: Vec::new(),

@@ -322,6 +322,8 @@ fn shop(address: SocketAddr) -> AppPlan {
             discipline: Discipline::Fifo,
             bulkheads: Bulkheads::default(),
             routes: 1,
+            escape: false,
+            level: false,
         },
         routes: vec![RoutePlan {
             name: "other".to_owned(),

@@ -93,6 +93,9 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
             },
             bulkheads,
             routes: u16::try_from(routes.len()).unwrap_or(u16::MAX),
+            // In shadow mode nothing that it decides would happen.
+            escape: section.switch("escape") && section.choice("mode") != Some("shadow"),
+            level: false,
         },
         routes,
         groups: groups.names,

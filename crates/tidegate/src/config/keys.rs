@@ -255,6 +255,7 @@ pub(crate) const APP: &[Key] = &[
         Choice(&["adaptive-lifo", "fifo", "codel"]),
         Is("adaptive-lifo"),
     ),
+    key("escape", Switch, Is("true")),
     key("mode", Choice(&["enforce", "shadow"]), Is("enforce")),
     key("on_client_gone", Choice(&["hold", "free"]), Is("hold")),
     key(

@@ -165,6 +165,8 @@ impl Policy {
             discipline: Discipline::Fifo,
             bulkheads: Bulkheads::default(),
             routes,
+            escape: false,
+            level: false,
         };
         let protection = &scenario.protection;
         match &self.make {
@@ -173,6 +175,7 @@ impl Policy {
                 queue_max: protection.queue_max,
                 discipline: Discipline::AdaptiveLifo,
                 bulkheads: bulkheads_by_default(),
+                escape: true,
                 ..bare
             },
             Make::Nothing | Make::Limit(_) => bare,
