@@ -186,3 +186,90 @@ impl<'a> Window<'a> {
         self.length().max(BIN).as_secs_f64()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::record::GatewayCounts;
+
+    /// So many good answers in each second, in its first bin.
+    fn seconds(good: &[u32]) -> Vec<Bin> {
+        let bins = good.iter().flat_map(|&good| {
+            let mut second = vec![Bin::default(); SECOND];
+            second[0].good[2] = good;
+            second
+        });
+        bins.collect()
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_window_and_of_one_class_where_one_is_asked_for() {
+        let mut bins = seconds(&[10, 30]);
+        bins[3].good[0] = 4;
+        bins[3].first = [5, 0, 50, 0, 0];
+        bins[12].retries[2] = 6;
+        bins[12].turned_away[2] = 2;
+        bins[12].refused[0] = 3;
+
+        let window = Window::new(&bins);
+
+        assert_eq!(window.goodput(None), 22.0);
+        assert_eq!(window.goodput(Some(Class::Critical)), 2.0);
+        assert_eq!((window.offered(None), window.retries(None)), (30.5, 3.0));
+        assert_eq!(window.refused(None), 2.5);
+        assert_eq!(window.failures(Some(Class::Anonymous)), 2);
+        assert_eq!(window.share(None), Some(80.0));
+        assert_eq!(window.share(Some(Class::Static)), None);
+    }
+
+    #[test]
+    fn recovered_is_what_stays_recovered() {
+        let recovery = |good: &[u32]| Window::new(&seconds(good)).recovery(100.0);
+
+        assert_eq!(recovery(&[120, 120, 120, 120]), 0.0);
+        assert_eq!(recovery(&[0, 0, 120, 120, 120, 120]), 2.0);
+        // One second of random arrivals that is a little short says nothing.
+        assert_eq!(recovery(&[120, 90, 120, 120]), 0.0);
+        assert_eq!(recovery(&[120, 0, 120, 120, 120]), 2.0);
+        assert_eq!(recovery(&[120, 120, 120, 0]), f64::INFINITY);
+        assert_eq!(recovery(&[]), f64::INFINITY);
+    }
+
+    #[test]
+    fn fairness_is_relative_to_the_traffic_that_a_gateway_got() {
+        let counts = |offered, good| GatewayCounts { offered, good };
+        let mut bins = vec![Bin::default(); 2];
+        bins[0].by_gateway = vec![counts(100, 50), counts(10, 10), counts(0, 0)];
+        bins[1].by_gateway = vec![counts(100, 70), counts(20, 14), counts(0, 0)];
+
+        assert_eq!(Window::new(&bins).fairness(), Some(0.6 / 0.8));
+        assert_eq!(Window::new(&seconds(&[1])).fairness(), None);
+    }
+
+    #[test]
+    fn a_baseline_is_compared_with_the_median_one() {
+        let mut bins = vec![Bin::default(); 2];
+        bins[0].baselines_ns = vec![50, 45, 51];
+        bins[1].baselines_ns = vec![50, 50, 50];
+        assert_eq!(Window::new(&bins).baseline_spread(), 10.0);
+
+        bins[1].baselines_ns = vec![0, 50, 50];
+
+        assert_eq!(Window::new(&bins).baseline_spread(), 100.0);
+    }
+
+    #[test]
+    fn limits_are_those_outside_probes() {
+        let mut bins = vec![Bin::default(); 4];
+        for (bin, limit) in bins.iter_mut().zip([100.0, 70.0, 120.0, 110.0]) {
+            bin.limit = limit;
+        }
+        bins[1].probing = BIN / 2;
+
+        let window = Window::new(&bins);
+
+        assert_eq!(window.limits(), Some((100.0, 120.0)));
+        assert_eq!(window.probe_share(), 12.5);
+        assert_eq!(Window::new(&bins[1..2]).limits(), None);
+    }
+}

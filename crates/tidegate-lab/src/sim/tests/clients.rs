@@ -126,3 +126,55 @@ fn a_rate_that_changes_neither_loses_nor_makes_up_arrivals() {
     assert!((9700..10_300).contains(&first(4, 0, 100)));
     assert!((19_500..20_500).contains(&first(4, 200, 300)));
 }
+
+/// Everything that can go wrong does: the application stalls, fails and is full; the gateways
+/// compete, and one of them is restarted with work in it.
+const TROUBLE: &str = r#"
+    gateways = { count = 3, arrangement = "alone", restarted_at = "9s" }
+    [app]
+    kind = "slots"
+    slots = 20
+    backlog_max = 25
+    [[app.route]]
+    name = "page"
+    service = { kind = "lognormal", mean = "40ms", sigma = 1.0 }
+    [[fault]]
+    kind = "stall"
+    at = "3s"
+    for = "2s"
+    [[fault]]
+    kind = "fail-fast"
+    at = "6s"
+    until = "8s"
+    share = 0.3
+    takes = "1ms"
+    [[traffic]]
+    name = "persistent"
+    rate = 600
+    until = "20s"
+    patience = "300ms"
+    retry = { attempts = 3, pause = { kind = "backoff", base = "100ms", most = "1s", jitter = true }, retry_after = true }
+    [[traffic]]
+    name = "patient"
+    class = "background"
+    rate = 200
+    until = "20s"
+    patience = "700ms"
+"#;
+
+#[test]
+fn every_attempt_ends_once_whatever_happens() {
+    let scenario = scenario("60s", TROUBLE);
+
+    for policy in ["none", "fixed:40", "gradient2", "tidegate"] {
+        let record = run_under(policy, &scenario);
+
+        let all = whole(&record);
+        let attempts = (all.offered(None) * all.length().as_secs_f64()).round() as u64;
+        let good = all.latencies().count();
+        assert_eq!(good + all.failures(None), attempts, "{policy}");
+        let last = record.bins.last().unwrap();
+        assert_eq!((last.in_flight, last.queued, last.backlog), (0, 0, 0));
+        assert!(record.bins[90].failed.iter().sum::<u32>() > 0, "{policy}");
+    }
+}
