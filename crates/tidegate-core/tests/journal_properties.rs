@@ -11,7 +11,8 @@ use tidegate_core::journal::{
     Decoder, Difference, Encoder, End, Event, Fault, FaultKind, Got, Header, Item, Outcome, Record,
     Replay,
 };
-use tidegate_core::limit::{Bounds, Ending, Kind};
+use tidegate_core::limit::adaptive::Settings;
+use tidegate_core::limit::{Bounds, Ending, Kind, Learnt};
 use tidegate_core::queue::Discipline;
 use tidegate_core::time::{Mono, Wall};
 
@@ -75,6 +76,12 @@ fn kinds() -> impl Strategy<Value = Kind> {
         Just(Kind::Aimd(bounds)),
         Just(Kind::Vegas(bounds)),
         Just(Kind::Gradient2(bounds)),
+        prop::option::of((0u64..500).prop_map(Duration::from_millis)).prop_map(move |latency| {
+            Kind::Adaptive(Settings {
+                bounds,
+                latency_healthy_max: latency,
+            })
+        }),
     ]
 }
 
@@ -107,13 +114,26 @@ fn headers() -> impl Strategy<Value = Header> {
             level,
         },
     );
-    (config, kinds(), any::<u64>(), "[a-zé]{0,12}").prop_map(|(config, limit, seed, name)| Header {
+    let baseline = (0u16..3, 0u64..100_000_000, 0u32..300);
+    let learnt =
+        (0.0f64..50.0, prop::collection::vec(baseline, 0..4)).prop_map(|(limit, baselines)| {
+            Learnt {
+                limit,
+                throughput: 10.0 * limit,
+                baselines: (baselines.into_iter())
+                    .map(|(route, nanos, n)| (RouteId(route), Duration::from_nanos(nanos), n))
+                    .collect(),
+            }
+        });
+    let made = (config, kinds(), any::<u64>(), prop::option::of(learnt));
+    (made, "[a-zé]{0,12}").prop_map(|((config, limit, seed, learnt), name)| Header {
         writer: format!("test {name}"),
         app: name,
         started: Wall::from_micros(seed >> 8),
         config,
         limit,
         seed,
+        learnt,
     })
 }
 
@@ -392,6 +412,7 @@ fn small() -> Header {
         },
         limit: Kind::Static(NonZeroU32::MIN),
         seed: 1,
+        learnt: None,
     }
 }
 

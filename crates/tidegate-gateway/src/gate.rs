@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_core::admission::{Action, Admission, Arrival, Reason, Snapshot, Ticket, Verdict};
 use tidegate_core::facts::{Class, Facts, GroupId};
-use tidegate_core::limit::Ending;
+use tidegate_core::limit::{Change, Ending};
 use tidegate_core::time::Mono;
 use tidegate_http::refusal::Refusal;
 use tokio::time::Sleep;
@@ -102,6 +102,11 @@ impl Gate {
     /// Gauges for metrics and status.
     pub fn snapshot(&self) -> Snapshot {
         self.lock().admission.snapshot()
+    }
+
+    /// The last changes of the limit, the oldest first.
+    pub fn limit_changes(&self) -> Vec<Change> {
+        self.lock().admission.limit_changes()
     }
 
     /// Why a request like this would be turned away now, whatever else becomes known of it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::facts::Class;
+use tidegate_core::limit::Change;
 use tidegate_http::refusal::Refusal;
 
 use crate::connections::{Connections, Kind};
@@ -43,6 +44,20 @@ pub struct AppStatus {
     pub mode: String,
     /// Requests that may be inside it at once.
     pub limit: u32,
+    /// How that is found: `static`, `adaptive`, `aimd`, `vegas` or `gradient2`.
+    #[serde(default)]
+    pub limit_algorithm: String,
+    /// The mean time to the first byte that the limit takes for the one without a queue, in
+    /// milliseconds; absent while it is not known.
+    pub limit_baseline_ms: Option<f64>,
+    /// Present time to the first byte against that.
+    pub limit_inflation: Option<f64>,
+    /// Whether the limit is being moved on purpose, to see what throughput does.
+    #[serde(default)]
+    pub limit_probing: bool,
+    /// The last changes of a limit that says why it changes, the oldest first.
+    #[serde(default)]
+    pub limit_changes: Vec<LimitChange>,
     /// Requests inside it.
     pub in_flight: u32,
     /// Requests in the queue.
@@ -72,6 +87,27 @@ pub struct AppStatus {
     pub unlabelled: u64,
     /// By class.
     pub classes: BTreeMap<String, ClassStatus>,
+}
+
+/// One change of a limit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LimitChange {
+    /// When, in seconds of uptime.
+    pub at_seconds: f64,
+    /// The limit before.
+    pub from: f64,
+    /// The limit since.
+    pub to: f64,
+    /// Why.
+    pub verdict: String,
+    /// Latency against the baseline.
+    pub inflation: f64,
+    /// The inflation from which on latency means a queue.
+    pub threshold: f64,
+    /// What throughput did with a change of the limit, as a part of that change; only after a probe.
+    pub response: Option<f64>,
+    /// Requests finished per second.
+    pub throughput_per_second: f64,
 }
 
 /// One class of one application. All but the first two are counts since the start.
@@ -139,6 +175,16 @@ impl AppStatus {
             }
             .to_owned(),
             limit: gate.limit,
+            limit_algorithm: app.plan.limit.name().to_owned(),
+            limit_baseline_ms: gate.insight.baseline.map(|span| span.as_secs_f64() * 1e3),
+            limit_inflation: gate.insight.inflation,
+            limit_probing: gate.insight.probing,
+            limit_changes: app
+                .gate
+                .limit_changes()
+                .iter()
+                .map(LimitChange::of)
+                .collect(),
             in_flight: gate.in_flight,
             queued: gate.queued,
             queue_bound: gate.queue_bound,
@@ -153,6 +199,31 @@ impl AppStatus {
             response_buffer_bytes: upstream.response_buffer_bytes,
             unlabelled: total(threads, |recorder| &recorder.apps[index].unlabelled),
             classes: classes.collect(),
+        }
+    }
+}
+
+impl LimitChange {
+    fn of(change: &Change) -> Self {
+        let Change {
+            at,
+            from,
+            to,
+            inflation,
+            threshold,
+            response,
+            throughput,
+            verdict,
+        } = *change;
+        Self {
+            at_seconds: at.as_nanos() as f64 / 1e9,
+            from,
+            to,
+            verdict: verdict.name().to_owned(),
+            inflation,
+            threshold,
+            response,
+            throughput_per_second: throughput,
         }
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::bulkhead::Occupancy;
 use crate::codel::CoDel;
 use crate::facts::{Class, Facts, GroupId};
-use crate::limit::{Ending, Limit, Sample};
+use crate::limit::{Change, Ending, Learnt, Limit, Sample};
 use crate::queue::{Discipline, Entry, Key, Queue};
 use crate::service::ServiceTimes;
 use crate::time::Mono;
@@ -245,6 +245,16 @@ impl Admission {
     /// Whether `ticket` holds a slot.
     pub(crate) fn is_inside(&self, ticket: Ticket) -> bool {
         self.tickets.running(ticket).is_some()
+    }
+
+    /// The last changes of the limit and what led to them, the oldest first.
+    pub fn limit_changes(&self) -> Vec<Change> {
+        self.limit.changes()
+    }
+
+    /// What the limit of a later admission may start from.
+    pub fn learnt(&self) -> Option<Learnt> {
+        self.limit.learnt()
     }
 
     /// The figures for metrics and status.

@@ -8,9 +8,9 @@ use std::num::NonZeroU32;
 use super::wire::{Cursor, Flaw, put_fixed, put_float, put_span, put_text, put_u32, put_u64};
 use crate::admission::{Admission, Config};
 use crate::bulkhead::{Bulkheads, Loan, Portion, Reserve};
-use crate::facts::Class;
+use crate::facts::{Class, RouteId};
 use crate::limit::adaptive::Settings;
-use crate::limit::{Bounds, Kind};
+use crate::limit::{Bounds, Kind, Learnt};
 use crate::queue::Discipline;
 use crate::time::Wall;
 
@@ -29,12 +29,18 @@ pub struct Header {
     pub limit: Kind,
     /// What the limit drew from.
     pub seed: u64,
+    /// What the limit started from, if an earlier one had left something.
+    pub learnt: Option<Learnt>,
 }
 
 impl Header {
     /// A fresh admission of this make.
     pub fn admission(&self) -> Admission {
-        Admission::new(self.config.clone(), self.limit.build(self.seed))
+        let limit = match &self.learnt {
+            None => self.limit.build(self.seed),
+            Some(learnt) => self.limit.resume(self.seed, learnt),
+        };
+        Admission::new(self.config.clone(), limit)
     }
 
     pub(super) fn put(&self, out: &mut Vec<u8>) {
@@ -45,6 +51,7 @@ impl Header {
             config,
             limit,
             seed,
+            learnt,
         } = self;
         put_text(out, writer);
         put_text(out, app);
@@ -52,6 +59,13 @@ impl Header {
         put_config(out, config);
         put_kind(out, *limit);
         put_fixed(out, *seed);
+        match learnt {
+            None => out.push(0),
+            Some(learnt) => {
+                out.push(1);
+                put_learnt(out, learnt);
+            }
+        }
     }
 
     pub(super) fn take(cursor: &mut Cursor<'_>) -> Result<Self, Flaw> {
@@ -62,6 +76,11 @@ impl Header {
             config: config(cursor)?,
             limit: kind(cursor)?,
             seed: cursor.fixed()?,
+            learnt: match cursor.byte()? {
+                0 => None,
+                1 => Some(learnt(cursor)?),
+                _ => return Err(Flaw::Damaged("an unknown beginning")),
+            },
         })
     }
 }
@@ -228,6 +247,35 @@ fn kind(cursor: &mut Cursor<'_>) -> Result<Kind, Flaw> {
         })),
         _ => Err(Flaw::Damaged("an unknown limit")),
     }
+}
+
+pub(super) fn put_learnt(out: &mut Vec<u8>, learnt: &Learnt) {
+    let Learnt {
+        limit,
+        throughput,
+        baselines,
+    } = learnt;
+    put_float(out, *limit);
+    put_float(out, *throughput);
+    put_u64(out, baselines.len() as u64);
+    for &(RouteId(route), latency, samples) in baselines {
+        put_u32(out, route.into());
+        put_span(out, latency);
+        put_u32(out, samples);
+    }
+}
+
+pub(super) fn learnt(cursor: &mut Cursor<'_>) -> Result<Learnt, Flaw> {
+    let mut learnt = Learnt {
+        limit: cursor.float()?,
+        throughput: cursor.float()?,
+        baselines: Vec::new(),
+    };
+    for _ in 0..cursor.u64()? {
+        let baseline = (RouteId(cursor.u16()?), cursor.span()?, cursor.u32()?);
+        learnt.baselines.push(baseline);
+    }
+    Ok(learnt)
 }
 
 fn put_bounds(out: &mut Vec<u8>, bounds: Bounds) {

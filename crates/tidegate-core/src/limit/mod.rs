@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::facts::RouteId;
 use crate::time::Mono;
 
-pub use adaptive::Adaptive;
+pub use adaptive::{Adaptive, Change, Learnt};
 pub use aimd::Aimd;
 pub use fixed::Static;
 pub use gradient2::Gradient2;
@@ -68,6 +68,16 @@ pub trait Limit: Send {
     /// What it has learnt, for people.
     fn insight(&self) -> Insight {
         Insight::default()
+    }
+
+    /// Its last changes and what led to them, the oldest first; for people.
+    fn changes(&self) -> Vec<Change> {
+        Vec::new()
+    }
+
+    /// What a later limit of the same kind may start from, if there is such a thing.
+    fn learnt(&self) -> Option<Learnt> {
+        None
     }
 }
 
@@ -161,6 +171,14 @@ impl Kind {
             Self::Vegas(bounds) => Box::new(Vegas::new(bounds, seed)),
             Self::Gradient2(bounds) => Box::new(Gradient2::new(bounds)),
             Self::Adaptive(settings) => Box::new(Adaptive::new(settings, seed)),
+        }
+    }
+
+    /// A limit of this kind that starts from what an earlier one had learnt, where the kind can.
+    pub fn resume(self, seed: u64, learnt: &Learnt) -> Box<dyn Limit> {
+        match self {
+            Self::Adaptive(settings) => Box::new(Adaptive::resume(settings, seed, learnt)),
+            _ => self.build(seed),
         }
     }
 

@@ -306,6 +306,25 @@ impl Source {
         for (name, gate) in &gates {
             rows.gauge(&[("app", name)], gate.limit)?;
         }
+        let help = "Mean time to the first byte that the limit takes for the one without a queue";
+        let mut rows = gauge(encoder, "tidegate_limit_baseline_seconds", help)?;
+        for (name, gate) in &gates {
+            if let Some(baseline) = gate.insight.baseline {
+                rows.gauge(&[("app", name)], baseline.as_secs_f64())?;
+            }
+        }
+        let help = "Present time to the first byte against that";
+        let mut rows = gauge(encoder, "tidegate_limit_inflation_ratio", help)?;
+        for (name, gate) in &gates {
+            if let Some(inflation) = gate.insight.inflation {
+                rows.gauge(&[("app", name)], inflation)?;
+            }
+        }
+        let help = "Whether the limit is being moved on purpose, to see what throughput does";
+        let mut rows = gauge(encoder, "tidegate_limit_probing", help)?;
+        for (name, gate) in &gates {
+            rows.gauge(&[("app", name)], u32::from(gate.insight.probing))?;
+        }
         let mut rows = gauge(
             encoder,
             "tidegate_in_flight",

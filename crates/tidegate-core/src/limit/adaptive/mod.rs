@@ -174,4 +174,12 @@ impl Limit for Adaptive {
     fn insight(&self) -> Insight {
         self.controller.insight()
     }
+
+    fn changes(&self) -> Vec<Change> {
+        self.controller.changes().copied().collect()
+    }
+
+    fn learnt(&self) -> Option<Learnt> {
+        Some(self.controller.learnt())
+    }
 }
