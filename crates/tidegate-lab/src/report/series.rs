@@ -1,0 +1,219 @@
+//! A run over time, in steps that a plot can show.
+
+use std::time::Duration;
+
+use crate::sim::record::{BIN, Bin, Latencies, Record};
+
+/// Rates and latencies are over at least this: shorter, and chance is most of what is seen.
+const STEP_LEAST: Duration = Duration::from_secs(1);
+
+/// Rates and latencies are over so many steps at most, whatever the run's length.
+const STEPS_MOST: usize = 300;
+
+/// Limits are looked at so often at most.
+const LOOKS_MOST: usize = 600;
+
+/// What happened in a run, step by step.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// One after the other, without gaps.
+    pub steps: Vec<Step>,
+    /// The limit and what is counted at a moment, more often than that.
+    pub looks: Vec<Look>,
+    /// When limits were being probed, in seconds.
+    pub probes: Vec<(f64, f64)>,
+}
+
+/// What happened within one step. Rates are per second, times in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// The step's middle, in seconds.
+    pub at: f64,
+    /// Attempts made.
+    pub offered: f64,
+    /// The part of them that is retries.
+    pub retries: f64,
+    /// Let in.
+    pub admitted: f64,
+    /// Answered well and in time.
+    pub good: f64,
+    /// Refused or failed.
+    pub refused: f64,
+    /// Given up by the client.
+    pub timed_out: f64,
+    /// Median time of good answers, where there were any.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile of the same.
+    pub p99_ms: Option<f64>,
+}
+
+/// How things stood at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Look {
+    /// When, in seconds.
+    pub at: f64,
+    /// The limit; `None` where there is none.
+    pub limit: Option<f64>,
+    /// In flight.
+    pub in_flight: f64,
+    /// Waiting in gateways: the most since the last look.
+    pub queued: f64,
+    /// Waiting inside the application: the most since the last look.
+    pub backlog: f64,
+}
+
+/// A limit from here on is none.
+const LIMIT_NONE: f32 = 1e9;
+
+impl Series {
+    /// What `record` tells.
+    pub fn of(record: &Record) -> Self {
+        let bins = &record.bins;
+        let per_step = (STEP_LEAST.as_nanos() / BIN.as_nanos()) as usize;
+        let per_step = per_step * bins.len().div_ceil(per_step * STEPS_MOST).max(1);
+        let per_look = bins.len().div_ceil(LOOKS_MOST).max(1);
+        Self {
+            steps: chunks(bins, per_step)
+                .map(|(from, bins)| Step::of(from, bins))
+                .collect(),
+            looks: chunks(bins, per_look)
+                .map(|(from, bins)| Look::of(from, bins))
+                .collect(),
+            probes: probes(bins),
+        }
+    }
+}
+
+impl Step {
+    fn of(from: usize, bins: &[Bin]) -> Self {
+        let length = seconds(bins.len());
+        let rate = |count: fn(&Bin) -> u32| {
+            let all: u64 = bins.iter().map(|bin| u64::from(count(bin))).sum();
+            all as f64 / length
+        };
+        let mut latencies = Latencies::default();
+        bins.iter().for_each(|bin| latencies.merge(&bin.latencies));
+        let ms = |part| {
+            let time = latencies.quantile(part)?;
+            Some(time.as_secs_f64() * 1000.0)
+        };
+        let retries = rate(|bin| bin.retries.iter().sum());
+        Self {
+            at: seconds(from) + length / 2.0,
+            offered: rate(|bin| bin.first.iter().sum()) + retries,
+            retries,
+            admitted: rate(|bin| bin.admitted),
+            good: rate(|bin| bin.good.iter().sum()),
+            refused: rate(|bin| bin.refused.iter().sum::<u32>() + bin.failed),
+            timed_out: rate(|bin| bin.timed_out),
+            p50_ms: ms(0.5),
+            p99_ms: ms(0.99),
+        }
+    }
+}
+
+impl Look {
+    fn of(from: usize, bins: &[Bin]) -> Self {
+        let most = |of: fn(&Bin) -> u32| f64::from(bins.iter().map(of).max().unwrap_or(0));
+        let last = bins.last();
+        let limit = last.map_or(0.0, |bin| bin.limit);
+        Self {
+            at: seconds(from + bins.len()),
+            limit: (limit < LIMIT_NONE).then_some(f64::from(limit)),
+            in_flight: last.map_or(0.0, |bin| f64::from(bin.in_flight)),
+            queued: most(|bin| bin.queued),
+            backlog: most(|bin| bin.backlog),
+        }
+    }
+}
+
+fn probes(bins: &[Bin]) -> Vec<(f64, f64)> {
+    let mut probes: Vec<(f64, f64)> = Vec::new();
+    for (index, _) in bins.iter().enumerate().filter(|(_, bin)| bin.probing) {
+        let from = seconds(index);
+        match probes.last_mut() {
+            Some((_, until)) if *until == from => *until = seconds(index + 1),
+            _ => probes.push((from, seconds(index + 1))),
+        }
+    }
+    probes
+}
+
+fn chunks(bins: &[Bin], size: usize) -> impl Iterator<Item = (usize, &[Bin])> {
+    bins.chunks(size)
+        .enumerate()
+        .map(move |(index, bins)| (index * size, bins))
+}
+
+/// The time that `bins` bins take.
+fn seconds(bins: usize) -> f64 {
+    BIN.as_secs_f64() * bins as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(bins: usize) -> Record {
+        let bin = |index: usize| {
+            let mut bin = Bin {
+                limit: index as f32,
+                probing: (3..5).contains(&index),
+                ..Bin::default()
+            };
+            bin.first[2] = 7;
+            bin.retries[2] = 3;
+            bin.good[2] = 5;
+            bin.latencies.add(Duration::from_millis(50));
+            bin
+        };
+        Record {
+            bins: (0..bins).map(bin).collect(),
+            by_gateway: Vec::new(),
+            hash: 0,
+            events: 0,
+        }
+    }
+
+    #[test]
+    fn a_step_is_a_second_and_a_rate_is_per_second() {
+        let series = Series::of(&record(30));
+
+        assert_eq!(series.steps.len(), 3);
+        assert_eq!(series.steps[0].offered, 100.0);
+        assert_eq!(series.steps[0].retries, 30.0);
+        assert_eq!(series.steps[2].good, 50.0);
+        assert!((series.steps[2].at - 2.5).abs() < 1e-9);
+        let p50 = series.steps[1].p50_ms.unwrap();
+        assert!((48.0..52.0).contains(&p50), "{p50}");
+    }
+
+    #[test]
+    fn a_long_run_has_longer_steps_and_not_more_of_them() {
+        let series = Series::of(&record(6001));
+
+        assert_eq!(series.steps.len(), 201);
+        assert_eq!(series.steps[0].good, 50.0);
+        assert_eq!(series.looks.len(), 546);
+    }
+
+    #[test]
+    fn a_probe_is_marked_from_its_first_bin_to_its_last() {
+        let series = Series::of(&record(30));
+
+        assert_eq!(series.probes.len(), 1);
+        let (from, until) = series.probes[0];
+        assert!((from - 0.3).abs() < 1e-9 && (until - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn no_limit_is_no_number() {
+        let mut record = record(10);
+        record.bins[4].limit = u32::MAX as f32;
+
+        let series = Series::of(&record);
+
+        assert_eq!(series.looks[3].limit, Some(3.0));
+        assert_eq!(series.looks[4].limit, None);
+    }
+}
