@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 pub use app::{App, Cache, Fault, Recorded, Service, ServiceKind, Style};
 pub use bar::{Bar, Measure, Over};
-pub use traffic::{Arrivals, Budget, Change, Pause, Retry, Step, Traffic, Weight};
+pub use traffic::{Arrivals, Budget, Change, Label, Pause, Retry, Step, Traffic, Weight};
 
 /// One scenario: everything a run needs but the policy and the seed.
 #[derive(Clone, Debug, Deserialize)]

@@ -1,10 +1,12 @@
 //! Who asks: arrivals, patience, and what a client does with a refusal.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tidegate_core::facts::{Class, GroupId, RouteId};
 
 use super::duration;
 
@@ -21,8 +23,8 @@ pub struct Traffic {
     #[serde(default)]
     pub arrivals: Arrivals,
     /// The class its requests are in, by name; `anonymous` where none is given.
-    #[serde(default = "anonymous")]
-    pub class: String,
+    #[serde(default)]
+    pub class: Option<String>,
     /// Which routes it asks for, and how often each; all of the first route where none is given.
     #[serde(default)]
     pub routes: Vec<Weight>,
@@ -47,6 +49,69 @@ pub struct Traffic {
     /// What a client does when it is refused or its patience ends; nothing where none is given.
     #[serde(default)]
     pub retry: Option<Retry>,
+    /// Instead of a class and routes: the path its requests ask for, for a gateway's configuration
+    /// to tell what that is.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// With `path`: the method; `GET` where none is given.
+    #[serde(default)]
+    pub method: Option<String>,
+    /// With `path`: header fields by name.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// With `path`: whether the requests come from a peer whose headers are believed.
+    #[serde(default)]
+    pub trusted: bool,
+    /// What a gateway's configuration makes of these requests; not in any file.
+    #[serde(skip)]
+    pub label: Option<Label>,
+}
+
+/// What a gateway makes of the requests of one traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// How much they matter.
+    pub class: Class,
+    /// Whose service times they share.
+    pub route: RouteId,
+    /// Whose bulkhead they are in.
+    pub group: GroupId,
+    /// How long their callers are taken to wait.
+    pub patience: Duration,
+}
+
+impl Traffic {
+    /// The name of the class its requests are in.
+    pub fn class_name(&self) -> &str {
+        match (&self.label, &self.class) {
+            (Some(label), _) => label.class.name(),
+            (None, Some(class)) => class,
+            (None, None) => Class::Anonymous.name(),
+        }
+    }
+
+    /// `factor` times as much of it.
+    pub fn scale(&mut self, factor: f64) {
+        self.rate *= factor;
+        for rate in self
+            .changes
+            .iter_mut()
+            .filter_map(|change| change.rate.as_mut())
+        {
+            *rate *= factor;
+        }
+        match &mut self.arrivals {
+            Arrivals::Poisson | Arrivals::Fixed => {}
+            Arrivals::Bursts { size, .. } => *size = (f64::from(*size) * factor).round() as u32,
+            Arrivals::Trace { steps, .. } => {
+                let scaled = steps.iter().map(|step| Step {
+                    rate: step.rate * factor,
+                    ..*step
+                });
+                *steps = scaled.collect();
+            }
+        }
+    }
 }
 
 /// How first attempts are spread in time.
@@ -171,10 +236,6 @@ pub struct Budget {
     /// A second retry of the same request costs this many times the first, a third this squared.
     #[serde(default = "one")]
     pub growth: u32,
-}
-
-fn anonymous() -> String {
-    "anonymous".to_owned()
 }
 
 const fn yes() -> bool {

@@ -11,7 +11,7 @@ use tidegate_core::time::Mono;
 use super::arrivals::Schedule;
 use super::attempts::{Call, Id};
 use super::seeds::{self, Concern};
-use crate::scenario::{App, Pause, Retry, Traffic, Weight};
+use crate::scenario::{App, Label, Pause, Retry, Traffic, Weight};
 
 /// The way to the application and back: no retry follows sooner on what it answers to.
 const ROUND_TRIP: Duration = Duration::from_millis(1);
@@ -25,6 +25,7 @@ pub(super) struct Clients {
     number: u16,
     pub(super) class: Class,
     labelled: bool,
+    label: Option<Label>,
     patience: Duration,
     users: u64,
     mixes: Vec<Mix>,
@@ -66,7 +67,9 @@ impl Clients {
         });
         Self {
             number: number as u16,
-            class: Class::from_name(&traffic.class).expect("a scenario's classes are checked"),
+            class: Class::from_name(traffic.class_name())
+                .expect("a scenario's classes are checked"),
+            label: traffic.label,
             labelled: traffic.labelled,
             patience: traffic.patience,
             users: u64::from(traffic.users),
@@ -117,11 +120,18 @@ impl Clients {
 
     /// What a gateway sees of an attempt.
     pub(super) fn facts(&self, now: Mono, call: Call) -> Facts {
+        let (route, group, patience) = match self.label {
+            Some(label) => (label.route, label.group, label.patience),
+            None => {
+                let route = RouteId(if self.labelled { call.route } else { 0 });
+                (route, GroupId(0), self.patience)
+            }
+        };
         Facts {
             class: self.class,
-            route: RouteId(if self.labelled { call.route } else { 0 }),
-            group: GroupId(0),
-            deadline: self.gives_up(now),
+            route,
+            group,
+            deadline: now + patience,
             bytes: BYTES,
             cohort: (call.user % u32::from(COHORTS)) as u8,
             retry: call.attempt > 1,
@@ -141,10 +151,12 @@ impl Clients {
     }
 
     /// An attempt waits from now on. Only a client that would try again has to be told when its
-    /// patience ends; of the others the end of the work will tell that it came too late.
+    /// patience ends, or one that a gateway takes to be more patient than it is; of the others the
+    /// end of the work will tell that it came too late.
     pub(super) fn waits(&mut self, now: Mono, call: Call, id: Id) {
         let again = |retrying: &Retrying| call.attempt < retrying.policy.attempts;
-        if self.retrying.as_ref().is_some_and(again) {
+        let early = |label: Label| self.patience < label.patience;
+        if self.retrying.as_ref().is_some_and(again) || self.label.is_some_and(early) {
             self.waiting.push_back((self.gives_up(now), id));
         }
     }

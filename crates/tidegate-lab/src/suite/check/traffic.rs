@@ -24,7 +24,8 @@ pub(super) fn check(scenario: &Scenario, found: &mut Problems) {
 
 fn one(scenario: &Scenario, traffic: &Traffic, found: &mut Problems) {
     let name = |field: &str| format!("traffic {:?}: {field}", traffic.name);
-    found.class(&name("class"), &traffic.class);
+    found.class(&name("class"), traffic.class_name());
+    request(traffic, found);
     arrivals(traffic, found);
     weights(scenario, &traffic.routes, &name("routes"), found);
     found.positive(&name("patience"), traffic.patience);
@@ -56,6 +57,48 @@ fn one(scenario: &Scenario, traffic: &Traffic, found: &mut Problems) {
     }
     if let Some(again) = &traffic.retry {
         retry(again, &name("retry"), found);
+    }
+}
+
+/// A request is either described or classified, not both.
+fn request(traffic: &Traffic, found: &mut Problems) {
+    let name = |field: &str| format!("traffic {:?}: {field}", traffic.name);
+    let Some(path) = &traffic.path else {
+        let said = [
+            ("method", traffic.method.is_some()),
+            ("headers", !traffic.headers.is_empty()),
+            ("trusted", traffic.trusted),
+        ];
+        for (field, there) in said {
+            found.demand(
+                !there,
+                &name(field),
+                "there without `path`",
+                "write a `path` too, or leave it out",
+            );
+        }
+        return;
+    };
+    found.demand(
+        path.starts_with('/'),
+        &name("path"),
+        quoted(path),
+        "write a path that begins with `/`",
+    );
+    let routes = traffic.changes.iter().any(|change| change.routes.is_some());
+    let said = [
+        ("class", traffic.class.is_some()),
+        ("routes", !traffic.routes.is_empty()),
+        ("labelled", !traffic.labelled),
+        ("change.routes", routes),
+    ];
+    for (field, there) in said {
+        found.demand(
+            !there,
+            &name(field),
+            "there beside `path`",
+            "leave one of them out: the configuration says what a path is",
+        );
     }
 }
 
