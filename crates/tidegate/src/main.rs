@@ -4,6 +4,7 @@ mod config;
 mod demo;
 mod log;
 mod run;
+mod sim;
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use config::{Flags, Refused, Summary};
 use tidegate_gateway::plan::Plan;
+
+/// Nothing could be simulated: 1 is for a simulation that missed a bar.
+const EXIT_NOT_RUN: u8 = 2;
 
 /// Keeps a web site or API useful when demand exceeds what it can serve.
 #[derive(Parser)]
@@ -33,6 +37,7 @@ enum Command {
         file: PathBuf,
     },
     Demo(demo::Args),
+    Sim(Box<sim::Args>),
     #[command(hide = true)]
     Shop(demo::ShopArgs),
 }
@@ -75,16 +80,26 @@ fn main() -> ExitCode {
         Command::Check { file } => check(&file),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
+        Command::Sim(args) => {
+            return sim::run(&args).unwrap_or_else(|error| {
+                tell(&error);
+                ExitCode::from(EXIT_NOT_RUN)
+            });
+        }
     };
     outcome.unwrap_or_else(|error| {
-        // A refused configuration is a page of its own; anything else is one line with its causes.
-        // Where nobody can be told, the exit code says it.
-        let _ = match error.downcast_ref::<Refused>() {
-            Some(refused) => writeln!(std::io::stderr(), "{refused}"),
-            None => writeln!(std::io::stderr(), "tidegate: {error:#}"),
-        };
+        tell(&error);
         ExitCode::FAILURE
     })
+}
+
+/// A refused configuration is a page of its own; anything else is one line with its causes. Where
+/// nobody can be told, the exit code says it.
+fn tell(error: &anyhow::Error) {
+    let _ = match error.downcast_ref::<Refused>() {
+        Some(refused) => writeln!(std::io::stderr(), "{refused}"),
+        None => writeln!(std::io::stderr(), "tidegate: {error:#}"),
+    };
 }
 
 fn run(args: RunArgs) -> anyhow::Result<ExitCode> {

@@ -84,7 +84,10 @@ impl Chart<'_> {
             .label_style(("sans-serif", 11))
             .draw()?;
         chart.draw_series(self.marked.iter().map(|&(from, to)| {
-            Rectangle::new([(from, 0.0), (to.min(until), most)], ORANGE.mix(0.25).filled())
+            Rectangle::new(
+                [(from, 0.0), (to.min(until), most)],
+                ORANGE.mix(0.25).filled(),
+            )
         }))?;
         for line in &self.lines {
             for known in line.points.split(|(_, value)| value.is_none()) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::sim::record::{BIN, Bin, Latencies, Record};
 
 /// Rates and latencies are over at least this: shorter, and chance is most of what is seen.
@@ -14,7 +16,7 @@ const STEPS_MOST: usize = 300;
 const LOOKS_MOST: usize = 600;
 
 /// What happened in a run, step by step.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Series {
     /// One after the other, without gaps.
     pub steps: Vec<Step>,
@@ -25,7 +27,7 @@ pub struct Series {
 }
 
 /// What happened within one step. Rates are per second, times in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Step {
     /// The step's middle, in seconds.
     pub at: f64,
@@ -48,7 +50,7 @@ pub struct Step {
 }
 
 /// How things stood at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Look {
     /// When, in seconds.
     pub at: f64,
@@ -63,7 +65,7 @@ pub struct Look {
 }
 
 /// A limit from here on is none.
-const LIMIT_NONE: f32 = 1e9;
+pub(super) const LIMIT_NONE: f32 = 1e9;
 
 impl Series {
     /// What `record` tells.

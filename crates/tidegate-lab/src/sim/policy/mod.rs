@@ -158,12 +158,19 @@ impl Policy {
     /// How the application of `scenario` is protected beside the limit.
     pub fn config(&self, scenario: &Scenario) -> Config {
         let routes = u16::try_from(scenario.app.routes.len()).unwrap_or(u16::MAX);
+        // Groups exist only in a gateway's configuration; to the others they are names without caps.
+        let labels = scenario.traffic.iter().filter_map(|traffic| traffic.label);
+        let groups = labels.map(|label| usize::from(label.group.0)).max();
+        let uncapped = Bulkheads {
+            groups: vec![Portion::Share(1.0); groups.unwrap_or(0)],
+            ..Bulkheads::default()
+        };
         let bare = Config {
             hold: FOR_EVER,
             queue_max: 0,
             queue_bytes_max: u64::MAX,
             discipline: Discipline::Fifo,
-            bulkheads: Bulkheads::default(),
+            bulkheads: uncapped,
             routes,
             escape: false,
             level: false,
