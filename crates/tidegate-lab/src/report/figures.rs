@@ -4,8 +4,8 @@ use serde::Serialize;
 use tidegate_core::facts::Class;
 
 use super::series::LIMIT_NONE;
-use crate::scenario::{Bar, Measure, Over, Scenario};
-use crate::sim::record::{BIN, Record};
+use crate::scenario::{Measure, Scenario};
+use crate::sim::record::{Record, Window};
 use crate::suite::measure;
 
 /// What came of one run, or of several seeds of it, from the end of its warm-up on. Rates are per
@@ -45,26 +45,32 @@ pub struct Figures {
 impl Figures {
     /// The figures of `record`, a run of `scenario`.
     pub fn of(scenario: &Scenario, record: &Record) -> Self {
-        let of = |wanted| measure(scenario, &whole(wanted), record);
-        let rate = |wanted| of(wanted).unwrap_or_default();
-        let limit = |wanted| of(wanted).filter(|&limit| limit < f64::from(LIMIT_NONE));
+        let window = record.window(scenario.warm_up, scenario.length);
+        let latencies = window.latencies();
+        let ms = |part| {
+            let time = latencies.quantile(part)?;
+            Some(time.as_secs_f64() * 1e3)
+        };
+        let limits = window
+            .limits()
+            .filter(|&(_, most)| most < f64::from(LIMIT_NONE));
         let recovery = scenario
             .bars
             .iter()
             .find(|bar| bar.measure == Measure::Recovery);
         Self {
-            offered: rate(Measure::Offered),
-            goodput: rate(Measure::Goodput),
-            users_percent: users_percent(scenario, record),
-            refused: rate(Measure::Refused),
-            timed_out: timed_out(scenario, record),
-            wasted: rate(Measure::Wasted),
-            p50_ms: of(Measure::P50Ms),
-            p99_ms: of(Measure::P99Ms),
-            limit_least: limit(Measure::LimitLeast),
-            limit_most: limit(Measure::LimitMost),
-            probe_percent: rate(Measure::ProbeShare),
-            queue_most: rate(Measure::QueueMost),
+            offered: window.offered(None),
+            goodput: window.goodput(None),
+            users_percent: users_percent(window),
+            refused: window.refused(None),
+            timed_out: window.timed_out(None),
+            wasted: window.wasted(),
+            p50_ms: ms(0.5),
+            p99_ms: ms(0.99),
+            limit_least: limits.map(|(least, _)| least),
+            limit_most: limits.map(|(_, most)| most),
+            probe_percent: window.probe_share(),
+            queue_most: f64::from(window.queue_most()),
             recovery_s: recovery.and_then(|bar| measure(scenario, bar, record)),
         }
     }
@@ -100,45 +106,16 @@ impl Figures {
     }
 }
 
-/// A bar over everything that is measured.
-fn whole(measure: Measure) -> Bar {
-    Bar {
-        policy: String::new(),
-        measure,
-        class: None,
-        from: None,
-        to: None,
-        at_least: None,
-        at_most: None,
-        over: Over::Every,
-        recovered: None,
-    }
-}
-
-fn users_percent(scenario: &Scenario, record: &Record) -> Option<f64> {
-    let users = |wanted| -> f64 {
-        let classes = Class::ALL
-            .into_iter()
-            .filter(|&class| class != Class::Background);
-        classes
-            .filter_map(|class| {
-                let bar = Bar {
-                    class: Some(class.name().to_owned()),
-                    ..whole(wanted)
-                };
-                measure(scenario, &bar, record)
-            })
-            .sum()
+fn users_percent(window: Window<'_>) -> Option<f64> {
+    let users = || {
+        let all = Class::ALL.into_iter();
+        all.filter(|&class| class != Class::Background).map(Some)
     };
-    let first = users(Measure::Offered) - users(Measure::Retries);
-    (first > 0.0).then(|| 100.0 * users(Measure::Goodput) / first)
-}
-
-fn timed_out(scenario: &Scenario, record: &Record) -> f64 {
-    let from = (scenario.warm_up.as_nanos() / BIN.as_nanos()) as usize;
-    let bins = record.bins.get(from..).unwrap_or_default();
-    let count: u64 = bins.iter().map(|bin| u64::from(bin.timed_out)).sum();
-    count as f64 / (bins.len().max(1) as f64 * BIN.as_secs_f64())
+    let offered: f64 = users().map(|class| window.offered(class)).sum();
+    let retries: f64 = users().map(|class| window.retries(class)).sum();
+    let good: f64 = users().map(|class| window.goodput(class)).sum();
+    let first = offered - retries;
+    (first > 0.0).then(|| 100.0 * good / first)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::sim::record::{BIN, Bin, Latencies, Record};
+use crate::sim::record::{BIN, Bin, Record, Window};
 
 /// Rates and latencies are over at least this: shorter, and chance is most of what is seen.
 const STEP_LEAST: Duration = Duration::from_secs(1);
@@ -39,8 +39,10 @@ pub struct Step {
     pub admitted: f64,
     /// Answered well and in time.
     pub good: f64,
-    /// Refused or failed.
+    /// Refused by a gateway or the application.
     pub refused: f64,
+    /// Failed in the application.
+    pub failed: f64,
     /// Given up by the client.
     pub timed_out: f64,
     /// Median time of good answers, where there were any.
@@ -74,12 +76,15 @@ impl Series {
         let per_step = (STEP_LEAST.as_nanos() / BIN.as_nanos()) as usize;
         let per_step = per_step * bins.len().div_ceil(per_step * STEPS_MOST).max(1);
         let per_look = bins.len().div_ceil(LOOKS_MOST).max(1);
+        let steps = (0..bins.len()).step_by(per_step).map(|from| {
+            let (from, to) = (time(from), time(from + per_step));
+            Step::of(from, record.window(from, to))
+        });
+        let looks = bins.chunks(per_look).enumerate();
         Self {
-            steps: chunks(bins, per_step)
-                .map(|(from, bins)| Step::of(from, bins))
-                .collect(),
-            looks: chunks(bins, per_look)
-                .map(|(from, bins)| Look::of(from, bins))
+            steps: steps.collect(),
+            looks: looks
+                .map(|(index, bins)| Look::of(index * per_look, bins))
                 .collect(),
             probes: probes(bins),
         }
@@ -87,27 +92,23 @@ impl Series {
 }
 
 impl Step {
-    fn of(from: usize, bins: &[Bin]) -> Self {
-        let length = seconds(bins.len());
-        let rate = |count: fn(&Bin) -> u32| {
-            let all: u64 = bins.iter().map(|bin| u64::from(count(bin))).sum();
-            all as f64 / length
-        };
-        let mut latencies = Latencies::default();
-        bins.iter().for_each(|bin| latencies.merge(&bin.latencies));
+    fn of(from: Duration, window: Window<'_>) -> Self {
+        let latencies = window.latencies();
         let ms = |part| {
             let time = latencies.quantile(part)?;
             Some(time.as_secs_f64() * 1000.0)
         };
-        let retries = rate(|bin| bin.retries.iter().sum());
+        let sum = |count: fn(&Bin) -> u64| window.bins().iter().map(count).sum::<u64>() as f64;
+        let length = window.length().as_secs_f64();
         Self {
-            at: seconds(from) + length / 2.0,
-            offered: rate(|bin| bin.first.iter().sum()) + retries,
-            retries,
-            admitted: rate(|bin| bin.admitted),
-            good: rate(|bin| bin.good.iter().sum()),
-            refused: rate(|bin| bin.refused.iter().sum::<u32>() + bin.failed),
-            timed_out: rate(|bin| bin.timed_out),
+            at: from.as_secs_f64() + length / 2.0,
+            offered: window.offered(None),
+            retries: window.retries(None),
+            admitted: sum(|bin| u64::from(bin.admitted)) / length,
+            good: window.goodput(None),
+            refused: window.refused(None),
+            failed: sum(|bin| bin.failed.iter().map(|&count| u64::from(count)).sum()) / length,
+            timed_out: window.timed_out(None),
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
         }
@@ -120,7 +121,7 @@ impl Look {
         let last = bins.last();
         let limit = last.map_or(0.0, |bin| bin.limit);
         Self {
-            at: seconds(from + bins.len()),
+            at: time(from + bins.len()).as_secs_f64(),
             limit: (limit < LIMIT_NONE).then_some(f64::from(limit)),
             in_flight: last.map_or(0.0, |bin| f64::from(bin.in_flight)),
             queued: most(|bin| bin.queued),
@@ -131,25 +132,24 @@ impl Look {
 
 fn probes(bins: &[Bin]) -> Vec<(f64, f64)> {
     let mut probes: Vec<(f64, f64)> = Vec::new();
-    for (index, _) in bins.iter().enumerate().filter(|(_, bin)| bin.probing) {
-        let from = seconds(index);
+    for (index, _) in bins
+        .iter()
+        .enumerate()
+        .filter(|(_, bin)| !bin.probing.is_zero())
+    {
+        let from = time(index).as_secs_f64();
+        let to = time(index + 1).as_secs_f64();
         match probes.last_mut() {
-            Some((_, until)) if *until == from => *until = seconds(index + 1),
-            _ => probes.push((from, seconds(index + 1))),
+            Some((_, until)) if *until == from => *until = to,
+            _ => probes.push((from, to)),
         }
     }
     probes
 }
 
-fn chunks(bins: &[Bin], size: usize) -> impl Iterator<Item = (usize, &[Bin])> {
-    bins.chunks(size)
-        .enumerate()
-        .map(move |(index, bins)| (index * size, bins))
-}
-
-/// The time that `bins` bins take.
-fn seconds(bins: usize) -> f64 {
-    BIN.as_secs_f64() * bins as f64
+/// Where bin number `index` begins.
+fn time(index: usize) -> Duration {
+    BIN * u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
         let bin = |index: usize| {
             let mut bin = Bin {
                 limit: index as f32,
-                probing: (3..5).contains(&index),
+                probing: BIN * u32::from((3..5).contains(&index)),
                 ..Bin::default()
             };
             bin.first[2] = 7;
@@ -171,7 +171,6 @@ mod tests {
         };
         Record {
             bins: (0..bins).map(bin).collect(),
-            by_gateway: Vec::new(),
             hash: 0,
             events: 0,
         }
