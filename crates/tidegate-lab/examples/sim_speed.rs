@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use tidegate_core::admission::Reason;
 use tidegate_lab::measure::{cores, cpu_time, pin_thread};
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::policy::Policy;
@@ -42,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A line for each tenth of the run.
+/// Some lines for each tenth of the run.
 fn print(record: &Record) {
     let tenth = BIN * (record.bins.len() as u32).div_ceil(10);
     for part in 0..10 {
@@ -60,5 +61,11 @@ fn print(record: &Record) {
             last.limit,
             last.in_flight,
         );
+        for reason in Reason::ALL {
+            let refused = window.refused_for(reason);
+            if refused > 0.0 {
+                println!("    {:18}{refused:7.1}/s", reason.name());
+            }
+        }
     }
 }

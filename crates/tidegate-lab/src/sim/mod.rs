@@ -1,7 +1,17 @@
 //! A world in one thread and virtual time, over the production core.
 //!
-//! A run is a function of the scenario, the policy and the seed: the same three give the same
-//! events in the same order, on any machine.
+//! Clients ask, gateways decide by the very [`Admission`](tidegate_core::admission::Admission) that
+//! the product runs, and a model of the application works on what was let in. A run is a function
+//! of the scenario, the policy and the seed: the same three give the same events in the same order
+//! on any machine, and one hash over all of them tells two runs apart. Whoever draws has a
+//! generator of its own, so the same clients come under every policy.
+//!
+//! What goes where: `world` is the loop that takes whatever happens next, [`backend`] the
+//! application with its faults, `clients` (with `arrivals`) who asks and asks again, `gateways`
+//! what stands in between, [`policy`] what it is made of, and [`record`] what is left of a run.
+//!
+//! There is no network in here: a request takes no time on its way, deciding and refusing cost
+//! nothing, and an answer is there as a whole. What no costs is for measurements to say.
 
 mod arrivals;
 mod attempts;

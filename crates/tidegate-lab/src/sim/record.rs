@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::Reason;
 use tidegate_core::facts::Class;
 
 pub use super::latencies::Latencies;
@@ -41,6 +42,8 @@ pub struct Bin {
     pub good: ByClass,
     /// Refusals by a gateway.
     pub refused: ByClass,
+    /// The same by reason, in the order of [`Reason::ALL`].
+    pub reasons: [u32; Reason::ALL.len()],
     /// Refusals by the application.
     pub turned_away: ByClass,
     /// Failures of the application, and connections that broke off.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::Reason;
 use tidegate_core::facts::Class;
 use tidegate_core::time::Mono;
 
@@ -82,8 +83,10 @@ impl Recorder {
         }
     }
 
-    pub(super) fn refused(&mut self, now: Mono, class: Class) {
-        self.bin(now).refused[class.index()] += 1;
+    pub(super) fn refused(&mut self, now: Mono, class: Class, reason: Reason) {
+        let bin = self.bin(now);
+        bin.refused[class.index()] += 1;
+        bin.reasons[reason as usize] += 1;
     }
 
     pub(super) fn turned_away(&mut self, now: Mono, class: Class) {

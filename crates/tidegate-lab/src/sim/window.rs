@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::admission::Reason;
 use tidegate_core::facts::Class;
 
 use super::record::{BIN, Bin, ByClass, Latencies};
@@ -60,6 +61,12 @@ impl<'a> Window<'a> {
     pub fn refused(&self, class: Option<Class>) -> f64 {
         let by_gateways = self.sum(class, |bin| &bin.refused);
         self.per_second(by_gateways + self.sum(class, |bin| &bin.turned_away))
+    }
+
+    /// Refusals by gateways for `reason`, per second.
+    pub fn refused_for(&self, reason: Reason) -> f64 {
+        let refused = self.bins.iter().map(|bin| bin.reasons[reason as usize]);
+        self.per_second(refused.map(u64::from).sum())
     }
 
     /// Attempts that ended without a good answer in time: a count.

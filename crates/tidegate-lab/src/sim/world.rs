@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tidegate_core::admission::{Action, Arrival};
+use tidegate_core::admission::{Action, Arrival, Reason};
 use tidegate_core::limit::Ending;
 use tidegate_core::retry::Slots;
 use tidegate_core::time::Mono;
@@ -182,7 +182,7 @@ impl<'a> World<'a> {
             Arrival::Refused(reason) => {
                 self.recorder
                     .event(now, Event::Refused, call.user, reason as u16);
-                self.refused(state, call);
+                self.refused(state, call, reason);
                 return;
             }
         };
@@ -233,7 +233,7 @@ impl<'a> World<'a> {
                     self.recorder
                         .event(self.now, Event::Evicted, index, reason as u16);
                     self.recorder.moved(self.now, -1, 0);
-                    self.refused(state, attempt.call);
+                    self.refused(state, attempt.call, reason);
                 }
             }
         }
@@ -321,10 +321,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn refused(&mut self, state: usize, call: Call) {
+    fn refused(&mut self, state: usize, call: Call, reason: Reason) {
         let clients = &self.clients[usize::from(call.traffic)];
         let heeds = clients.heed_retry_after();
-        self.recorder.refused(self.now, clients.class);
+        self.recorder.refused(self.now, clients.class, reason);
         let asked = heeds.then(|| match &mut self.slots {
             Some(slots) => slots.invite(self.now),
             None => self.gateways[state].retry_after(),

@@ -7,7 +7,7 @@ use crate::sim::run;
 use crate::suite::SUITES;
 
 /// Long enough for everything to have happened once, short enough for many.
-const LENGTH: Duration = Duration::from_secs(12);
+const LENGTH: Duration = Duration::from_secs(6);
 
 #[test]
 fn every_scenario_runs_the_same_way_twice_and_another_with_another_seed() {
