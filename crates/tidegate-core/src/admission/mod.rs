@@ -21,6 +21,7 @@ use std::time::Duration;
 use crate::bulkhead::Occupancy;
 use crate::codel::CoDel;
 use crate::facts::{Class, Facts, GroupId};
+use crate::limit::pooled::{Report, Share};
 use crate::limit::{Change, Ending, Learnt, Limit, Sample};
 use crate::queue::{Discipline, Entry, Key, Queue};
 use crate::service::ServiceTimes;
@@ -225,6 +226,23 @@ impl Admission {
     pub fn poll(&mut self, now: Mono, out: &mut Vec<Action>) {
         let now = self.advance(now);
         self.settle(now, out);
+    }
+
+    /// The limit is one that several gateways have in common, and this is our share of it now. Those
+    /// who wait may start. Changes nothing where the limit is our own.
+    pub fn share(&mut self, now: Mono, share: Share, out: &mut Vec<Action>) {
+        let now = self.advance(now);
+        if let Some(leaf) = self.limit.pooled() {
+            leaf.take(now, share);
+            self.settle(now, out);
+        }
+    }
+
+    /// What to tell the hub of a limit that several gateways have in common; `None` where it is our
+    /// own.
+    pub fn report(&mut self, now: Mono) -> Option<Report> {
+        let now = self.advance(now);
+        self.limit.pooled().map(|leaf| leaf.report(now))
     }
 
     /// When [`Admission::poll`] must be called at the latest; `None` while nobody waits.

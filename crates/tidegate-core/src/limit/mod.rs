@@ -7,6 +7,7 @@ pub mod adaptive;
 mod aimd;
 mod fixed;
 mod gradient2;
+pub mod pooled;
 mod vegas;
 
 use std::num::NonZeroU32;
@@ -79,6 +80,11 @@ pub trait Limit: Send {
     fn learnt(&self) -> Option<Learnt> {
         None
     }
+
+    /// Itself, where it is a gateway's share of a limit that several gateways have in common.
+    fn pooled(&mut self) -> Option<&mut pooled::Leaf> {
+        None
+    }
 }
 
 /// What a limit has learnt, as far as it learns such things.
@@ -90,6 +96,8 @@ pub struct Insight {
     pub baseline: Option<Duration>,
     /// Present latency against that.
     pub inflation: Option<f64>,
+    /// How many gateways share the limit; `None` where it is one gateway's own.
+    pub gateways: Option<u32>,
 }
 
 /// Bounds of a limit that learns: 1 ≤ `min` ≤ `initial` ≤ `max`.

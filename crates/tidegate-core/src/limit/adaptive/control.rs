@@ -307,6 +307,7 @@ impl Controller {
                 .baseline_ns
                 .map(|ns| Duration::from_nanos(ns as u64)),
             inflation: self.pace.inflation,
+            gateways: None,
         }
     }
 

@@ -78,6 +78,17 @@ impl Adaptive {
         Self::under(Controller::resume(settings, seed, learnt))
     }
 
+    /// Starts from what was learnt, if anything, beside others that send work to the same
+    /// application and of which it knows nothing.
+    pub fn alone(settings: Settings, seed: u64, learnt: Option<&Learnt>) -> Self {
+        let mut controller = match learnt {
+            Some(learnt) => Controller::resume(settings, seed, learnt),
+            None => Controller::new(settings, seed),
+        };
+        controller.see(Sight::Part);
+        Self::under(controller)
+    }
+
     fn under(controller: Controller) -> Self {
         let plan = controller.plan();
         Self {
