@@ -72,6 +72,9 @@ pub struct Gateways {
     /// When the first gateway is restarted, losing what it holds; its limit starts warm.
     #[serde(with = "duration::option")]
     pub restarted_at: Option<Duration>,
+    /// When the control plane is restarted, losing what it holds in memory.
+    #[serde(with = "duration::option")]
+    pub hub_restarted_at: Option<Duration>,
 }
 
 /// What gateways before one application know of each other.
@@ -94,6 +97,7 @@ impl Default for Gateways {
             refresh: Duration::from_millis(100),
             lost_at: None,
             restarted_at: None,
+            hub_restarted_at: None,
         }
     }
 }

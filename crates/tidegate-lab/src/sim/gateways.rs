@@ -6,9 +6,11 @@ use tidegate_core::admission::{Action, Admission, Arrival, Ticket};
 use tidegate_core::deadline;
 use tidegate_core::facts::Facts;
 use tidegate_core::limit::Ending;
+use tidegate_core::limit::pooled::{Report, Share};
 use tidegate_core::rng::Rng;
 use tidegate_core::time::Mono;
 
+use super::hub::Pool;
 use super::policy::Policy;
 use super::seeds::{self, Concern};
 use crate::scenario::{Arrangement, Scenario};
@@ -23,7 +25,12 @@ pub(super) struct Gateway {
 }
 
 /// The states of admission in front of the application of `scenario`.
-pub(super) fn build(scenario: &Scenario, policy: &Policy, seed: u64) -> Vec<Gateway> {
+pub(super) fn build(
+    scenario: &Scenario,
+    policy: &Policy,
+    seed: u64,
+    pool: &mut Option<Pool>,
+) -> Vec<Gateway> {
     let states = match scenario.gateways.arrangement {
         Arrangement::Node => 1,
         Arrangement::Alone | Arrangement::Pooled => scenario.gateways.count.max(1) as usize,
@@ -32,13 +39,26 @@ pub(super) fn build(scenario: &Scenario, policy: &Policy, seed: u64) -> Vec<Gate
         .map(|number| {
             let seed = |concern| seeds::of(seed, concern, number);
             Gateway {
-                admission: policy.admission(scenario, seed(Concern::Policy)),
+                admission: admission(scenario, policy, seed(Concern::Policy), pool),
                 owners: Vec::new(),
                 due: Mono::MAX,
                 retry_after: Rng::new(seed(Concern::RetryAfter)),
             }
         })
         .collect()
+}
+
+/// A fresh state of admission, whose limit is a share of the pool's where there is one.
+pub(super) fn admission(
+    scenario: &Scenario,
+    policy: &Policy,
+    seed: u64,
+    pool: &mut Option<Pool>,
+) -> Admission {
+    match pool {
+        Some(pool) => Admission::new(policy.config(scenario), Box::new(pool.leaf(seed))),
+        None => policy.admission(scenario, seed),
+    }
 }
 
 impl Gateway {
@@ -85,6 +105,17 @@ impl Gateway {
     pub(super) fn poll(&mut self, now: Mono, out: &mut Vec<Action>) {
         self.admission.poll(now, out);
         self.look_ahead();
+    }
+
+    /// Takes a share of the pool's limit.
+    pub(super) fn share(&mut self, now: Mono, share: Share, out: &mut Vec<Action>) {
+        self.admission.share(now, share, out);
+        self.look_ahead();
+    }
+
+    /// What to tell the pool.
+    pub(super) fn report(&mut self, now: Mono) -> Option<Report> {
+        self.admission.report(now)
     }
 
     /// When a refused client should come back, as the gateway says it.

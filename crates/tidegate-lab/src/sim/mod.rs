@@ -18,6 +18,7 @@ mod attempts;
 pub mod backend;
 mod clients;
 mod gateways;
+mod hub;
 mod latencies;
 pub mod policy;
 pub mod record;

@@ -12,6 +12,7 @@ pub(super) enum Concern {
     RetryAfter,
     Policy,
     Backend,
+    Hub,
 }
 
 /// The seed for number `index` of `concern` in the run of `seed`.

@@ -14,6 +14,7 @@ use super::attempts::{Attempt, Attempts, Call, Id, Place};
 use super::backend::{Backend, Finished, Job, Outcome};
 use super::clients::Clients;
 use super::gateways::{self, Gateway};
+use super::hub::{Pool, Task};
 use super::policy::Policy;
 use super::record::{LOOK, Record};
 use super::recorder::Recorder;
@@ -35,6 +36,7 @@ struct Again {
 enum Next {
     Look,
     Restart,
+    Pool,
     Backend,
     Poll(usize),
     GiveUp(usize, Id),
@@ -50,6 +52,8 @@ pub(super) struct World<'a> {
     now: Mono,
     looks: Mono,
     restart: Mono,
+    /// What the gateways have in common, if anything.
+    pool: Option<Pool>,
     clients: Vec<Clients>,
     gateways: Vec<Gateway>,
     backend: Backend,
@@ -69,6 +73,7 @@ impl<'a> World<'a> {
         let clients = |(number, traffic)| Clients::new(number, traffic, app, seed);
         let backend = seeds::of(seed, Concern::Backend, 0);
         let restart = scenario.gateways.restarted_at;
+        let mut pool = Pool::of(scenario, policy.pooled(scenario), seed);
         let per_second = scenario.protection.retry_slots.and_then(NonZeroU32::new);
         Self {
             scenario,
@@ -78,7 +83,8 @@ impl<'a> World<'a> {
             looks: Mono::default() + LOOK,
             restart: restart.map_or(Mono::MAX, |at| Mono::default() + at),
             clients: scenario.traffic.iter().enumerate().map(clients).collect(),
-            gateways: gateways::build(scenario, policy, seed),
+            gateways: gateways::build(scenario, policy, seed, &mut pool),
+            pool,
             backend: Backend::new(app, &scenario.faults, backend),
             attempts: Attempts::default(),
             retries: BinaryHeap::new(),
@@ -105,6 +111,7 @@ impl<'a> World<'a> {
                     watch(at.since(Mono::default()));
                 }
                 Next::Restart => self.restart(),
+                Next::Pool => self.pool(),
                 Next::Backend => self.backend.advance(at, &mut self.finished),
                 Next::Poll(gateway) => {
                     self.gateways[gateway].poll(at, &mut self.actions);
@@ -136,6 +143,9 @@ impl<'a> World<'a> {
             }
         };
         sooner(self.restart, Next::Restart);
+        if let Some(pool) = &self.pool {
+            sooner(pool.due(), Next::Pool);
+        }
         if let Some(at) = self.backend.next_event() {
             sooner(at, Next::Backend);
         }
@@ -375,8 +385,34 @@ impl<'a> World<'a> {
             }
         }
         let seed = seeds::of(self.seed, Concern::Policy, self.gateways.len());
-        let admission = self.policy.admission(self.scenario, seed);
+        let admission = gateways::admission(self.scenario, self.policy, seed, &mut self.pool);
         self.gateways[0].restart(admission);
+        self.report(0);
+    }
+
+    /// The control plane has something for the gateways.
+    fn pool(&mut self) {
+        let now = self.now;
+        if let Some(pool) = &mut self.pool {
+            pool.advance(now);
+        }
+        while let Some(task) = self.pool.as_mut().and_then(Pool::task) {
+            match task {
+                Task::Ask(gateway) => self.report(gateway),
+                Task::Deliver(gateway, share) => {
+                    self.gateways[gateway].share(now, share, &mut self.actions);
+                    self.act(gateway);
+                    self.report(gateway);
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, gateway: usize) {
+        let report = self.gateways[gateway].report(self.now);
+        if let (Some(pool), Some(report)) = (&mut self.pool, report) {
+            pool.send(self.now, gateway, report);
+        }
     }
 
     fn look(&mut self) {

@@ -169,6 +169,7 @@ impl Limit for Brpc {
             probing: self.settling_until.is_some(),
             baseline: self.least_s.map(Duration::from_secs_f64),
             inflation: None,
+            gateways: None,
         }
     }
 }

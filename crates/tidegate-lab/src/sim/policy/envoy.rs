@@ -149,6 +149,7 @@ impl Limit for Envoy {
             probing: matches!(self.phase, Phase::Measuring { .. }),
             baseline: self.baseline,
             inflation: None,
+            gateways: None,
         }
     }
 }

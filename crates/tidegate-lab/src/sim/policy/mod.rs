@@ -155,6 +155,18 @@ impl Policy {
         }
     }
 
+    /// The settings of the limit, where it is of the kind that gateways can have in common.
+    pub fn pooled(&self, scenario: &Scenario) -> Option<Settings> {
+        match self.make {
+            Make::Tidegate if scenario.protection.workers.is_none() => Some(Settings::default()),
+            Make::Configured {
+                limit: Kind::Adaptive(settings),
+                ..
+            } => Some(settings),
+            _ => None,
+        }
+    }
+
     /// How the application of `scenario` is protected beside the limit.
     pub fn config(&self, scenario: &Scenario) -> Config {
         let routes = u16::try_from(scenario.app.routes.len()).unwrap_or(u16::MAX);
