@@ -17,6 +17,8 @@
 //! *Escaping*: fewer are let in than the last time that all was well, and then a quarter more after
 //! each cohort that was in time; the newest first, those who come back and the lowest classes not at
 //! all. *Draining*: one at a time, so that a queue which is not ours runs empty; once per escape.
+//! What has turned out to be enough is kept afterwards and widened slowly: a limit that is far too
+//! large would lead straight back.
 //!
 //! Only counting is done here. Who leaves the queue is [`Admission`](super::Admission)'s affair.
 
@@ -87,6 +89,12 @@ const SPARE: f64 = 1.2;
 /// How much the newest good window counts in what is usual.
 const USUAL_WEIGHT: f64 = 0.3;
 
+/// The same for a time that is longer than usual: a queue grows into any average that lets it.
+const USUAL_WEIGHT_LONGER: f64 = 0.03;
+
+/// What a good window without a free slot makes of a cap that an escape has left.
+const KEPT_RAISE: f64 = 1.02;
+
 /// The state machine; see the module.
 #[derive(Debug)]
 pub(super) struct Escape {
@@ -108,6 +116,8 @@ enum Phase {
         trigger: Trigger,
         /// No escape before that.
         rested: Mono,
+        /// What the last escape has found to be enough.
+        kept: Option<f64>,
     },
     Escaping(Escaping),
 }
@@ -139,6 +149,8 @@ enum Drain {
 struct Window {
     opened: Mono,
     tally: Tally,
+    /// Everything that finished, whenever it started.
+    finished: u32,
     /// Whether somebody found no slot.
     full: bool,
     /// Whether anything above the lowest classes asked: now, and in the window before.
@@ -186,10 +198,12 @@ impl Escape {
                 bad: 0,
                 trigger: Trigger::Waste,
                 rested: Mono::default(),
+                kept: None,
             },
             window: Window {
                 opened: Mono::default(),
                 tally: Tally::since(Mono::default()),
+                finished: 0,
                 full: false,
                 higher: [false; 2],
             },
@@ -224,6 +238,7 @@ impl Escape {
         let stalled = self.full_since && now.since(self.quiet_since) >= self.stall_min();
         self.quiet_since = now;
         self.full_since = false;
+        self.window.finished = self.window.finished.saturating_add(1);
         match &mut self.phase {
             Phase::Normal { bad, trigger, .. } => {
                 if stalled {
@@ -250,8 +265,14 @@ impl Escape {
     pub(super) fn review(&mut self, now: Mono, limit: u32) -> Option<Turn> {
         let ready = now >= self.window.opened + WINDOW && self.window.tally.count() >= WORK_MIN;
         let escaping = match &mut self.phase {
-            Phase::Normal { .. } if ready => return self.judge_normal(now, limit),
-            Phase::Normal { .. } => return None,
+            Phase::Normal { kept, .. } => {
+                *kept = kept.filter(|&cap| cap < f64::from(limit));
+                return if ready {
+                    self.judge_normal(now, limit)
+                } else {
+                    None
+                };
+            }
             Phase::Escaping(escaping) => escaping,
         };
         escaping.cap = escaping.cap.min(f64::from(limit) * CAP_RAISE);
@@ -270,7 +291,10 @@ impl Escape {
     /// The most that may be inside, whatever the limit says.
     pub(super) fn cap(&self) -> u32 {
         match &self.phase {
-            Phase::Normal { .. } => u32::MAX,
+            Phase::Normal { kept: None, .. } => u32::MAX,
+            Phase::Normal {
+                kept: Some(cap), ..
+            } => (*cap as u32).max(1),
             Phase::Escaping(escaping) if escaping.is_draining() => 1,
             Phase::Escaping(escaping) => (escaping.cap as u32).max(1),
         }
@@ -316,51 +340,78 @@ impl Escape {
             bad,
             trigger,
             rested,
+            kept,
         } = &mut self.phase
         else {
             return None;
         };
         let (full, took) = (self.window.full, self.window.tally.mean());
+        let per_second = self.window.per_second(now);
         let part = self.window.close(now);
         self.recovery.in_time = Some(part);
+        let limit = kept.map_or(f64::from(limit), |cap| cap.min(f64::from(limit)));
+        // Where it takes several times as long as usual the queue is behind us, and slots that clients
+        // leave behind may be free all the time.
+        let pressed = full
+            || self
+                .usual
+                .is_some_and(|usual| took >= usual.took * HIDDEN_TIMES);
         if part > GOOD {
             self.usual = Some(Usual::after(self.usual, limit, took));
+            let raise = if full { KEPT_RAISE } else { CAP_RAISE };
+            *kept = kept.map(|cap| (cap * raise).max(cap + 1.0));
         }
-        if part >= BAD || !full {
+        if part >= BAD || !pressed {
             *bad = 0;
             *trigger = Trigger::Waste;
             return None;
+        }
+        if let (Some(cap), 0) = (kept.as_mut(), *bad) {
+            *cap = (*cap * CAP_CUT).max(1.0);
         }
         *bad = (*bad + 1).min(BAD_WINDOWS);
         if *bad < BAD_WINDOWS || now < *rested {
             return None;
         }
         let trigger = *trigger;
-        let last_good = self
-            .usual
-            .map_or_else(|| f64::from(limit), |usual| usual.limit);
         self.recovery.escaping = Some(trigger);
         self.recovery.begun[trigger.index()] += 1;
         self.phase = Phase::Escaping(Escaping {
             since: now,
             until: now + ESCAPE_MAX,
             good: 0,
-            cap: last_good.min(f64::from(limit)) * CAP_FIRST,
+            cap: self.first_cap(limit, took, per_second),
             cohort: Tally::since(now),
             drain: Drain::NotYet,
         });
         Some(Turn::Begun)
     }
 
+    /// Below the last good limit; and where work takes several times as long as usual, with what is
+    /// finished all the same, no more than that takes usually (Little's law).
+    fn first_cap(&self, limit: f64, took: Duration, per_second: f64) -> f64 {
+        let Some(usual) = self.usual else {
+            return limit * CAP_FIRST;
+        };
+        let most = usual.limit.min(limit) * CAP_FIRST;
+        if took < usual.took * HIDDEN_TIMES {
+            return most;
+        }
+        most.min((per_second * usual.took.as_secs_f64() * SPARE).max(1.0))
+    }
+
     fn end(&mut self, now: Mono, helped: bool) -> Turn {
+        let mut kept = None;
         if let Phase::Escaping(escaping) = &self.phase {
             self.recovery.lasted += now.since(escaping.since);
+            kept = Some(escaping.cap);
         }
         self.recovery.escaping = None;
         self.phase = Phase::Normal {
             bad: 0,
             trigger: Trigger::Waste,
             rested: if helped { now } else { now + REST },
+            kept: kept.filter(|_| helped),
         };
         Turn::Over
     }
@@ -445,7 +496,12 @@ impl Window {
     const fn open(&mut self, now: Mono, since: Mono) {
         self.opened = now;
         self.tally = Tally::since(since);
+        self.finished = 0;
         self.full = false;
+    }
+
+    fn per_second(&self, now: Mono) -> f64 {
+        f64::from(self.finished) / now.since(self.opened).as_secs_f64()
     }
 
     /// The part in time, as this window ends and the next one begins.
@@ -498,11 +554,17 @@ impl Tally {
 }
 
 impl Usual {
-    fn after(before: Option<Self>, limit: u32, took: Duration) -> Self {
-        let limit = f64::from(limit);
-        before.map_or(Self { limit, took }, |before| Self {
-            limit: before.limit + (limit - before.limit) * USUAL_WEIGHT,
-            took: before.took.mul_f64(1.0 - USUAL_WEIGHT) + took.mul_f64(USUAL_WEIGHT),
+    fn after(before: Option<Self>, limit: f64, took: Duration) -> Self {
+        before.map_or(Self { limit, took }, |before| {
+            let weight = if took > before.took {
+                USUAL_WEIGHT_LONGER
+            } else {
+                USUAL_WEIGHT
+            };
+            Self {
+                limit: before.limit + (limit - before.limit) * USUAL_WEIGHT,
+                took: before.took.mul_f64(1.0 - weight) + took.mul_f64(weight),
+            }
         })
     }
 }

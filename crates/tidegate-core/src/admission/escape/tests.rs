@@ -196,3 +196,38 @@ fn an_application_that_is_slow_alone_is_not_drained_for_long_nor_twice() {
         "and is left in peace for a while"
     );
 }
+
+#[test]
+fn what_an_escape_has_found_to_be_enough_is_kept_and_widened_slowly() {
+    let mut run = Run::healthy();
+    run.go(2200, 5 * USUAL, false);
+    let begun = run.escape.cap();
+    assert!(begun <= 24, "what 400/s takes in 50 ms: {begun}");
+
+    while run.turns.len() < 2 {
+        run.finish(run.now(), true, true);
+        run.escape.full();
+        run.millis += 20;
+    }
+    let kept = run.escape.cap();
+    assert!(!run.escape.is_on() && kept < LIMIT, "{kept}");
+
+    run.go(10_000, USUAL, true);
+    assert!(kept < run.escape.cap() && run.escape.cap() <= 2 * kept);
+    run.go(60_000, USUAL, true);
+    assert_eq!(run.escape.cap(), u32::MAX, "it does not bind any more");
+}
+
+#[test]
+fn work_that_takes_far_longer_than_usual_is_overload_though_slots_are_free() {
+    let mut run = Run::healthy();
+
+    for _ in 0..40 {
+        let started = run.now();
+        run.escape.started(started, 1);
+        run.millis += 5 * USUAL;
+        run.finish(started, false, true);
+    }
+
+    assert_eq!(run.turns, [Turn::Begun]);
+}
