@@ -8,7 +8,8 @@
 //!
 //! What goes where: `world` is the loop that takes whatever happens next, [`backend`] the
 //! application with its faults, `clients` (with `arrivals`) who asks and asks again, `gateways`
-//! what stands in between, [`policy`] what it is made of, and [`record`] what is left of a run.
+//! (with `hub`) what stands in between, [`policy`] what it is made of, and [`record`] what is left of
+//! a run.
 //!
 //! There is no network in here: a request takes no time on its way, deciding and refusing cost
 //! nothing, and an answer is there as a whole. What no costs is for measurements to say.
@@ -30,8 +31,6 @@ mod trace;
 mod window;
 mod world;
 
-use std::time::Duration;
-
 use crate::scenario::Scenario;
 use policy::Policy;
 use record::Record;
@@ -39,15 +38,5 @@ use world::World;
 
 /// Runs `scenario` under `policy`; `seed` decides every draw.
 pub fn run(scenario: &Scenario, policy: &Policy, seed: u64) -> Record {
-    run_watched(scenario, policy, seed, &mut |_| {})
-}
-
-/// The same, and tells `watch` how much of the simulated time is over, every [`record::LOOK`].
-pub fn run_watched(
-    scenario: &Scenario,
-    policy: &Policy,
-    seed: u64,
-    watch: &mut dyn FnMut(Duration),
-) -> Record {
-    World::new(scenario, policy, seed).run(watch)
+    World::new(scenario, policy, seed).run()
 }

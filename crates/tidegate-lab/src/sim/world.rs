@@ -97,7 +97,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs to the end; `watch` is told the simulated time now and then.
-    pub(super) fn run(mut self, watch: &mut dyn FnMut(Duration)) -> Record {
+    pub(super) fn run(mut self) -> Record {
         let end = Mono::default() + self.scenario.length;
         loop {
             let (at, next) = self.next();
@@ -106,10 +106,7 @@ impl<'a> World<'a> {
             }
             self.now = at;
             match next {
-                Next::Look => {
-                    self.look();
-                    watch(at.since(Mono::default()));
-                }
+                Next::Look => self.look(),
                 Next::Restart => self.restart(),
                 Next::Pool => self.pool(),
                 Next::Backend => self.backend.advance(at, &mut self.finished),
