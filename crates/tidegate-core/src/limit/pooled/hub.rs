@@ -390,3 +390,171 @@ fn as_of(now: Mono, at: Mono, cohort: &Cohort) -> Cohort {
     cohort.counted_from = moved(cohort.counted_from);
     cohort
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::RouteId;
+    use crate::limit::Limit;
+    use crate::limit::pooled::Leaf;
+
+    const REFRESH_MS: u64 = 100;
+
+    fn at(ms: u64) -> Mono {
+        Mono::from_millis(ms)
+    }
+
+    fn hub(term: u64) -> Hub {
+        Hub::new(Settings::default(), Pooling::default(), term, 1, None)
+    }
+
+    fn leaf(life: u64) -> Leaf {
+        Leaf::new(Settings::default(), Pooling::default(), life, 1, None)
+    }
+
+    /// `leaves` report, and get their shares at the same moment.
+    fn exchange(hub: &mut Hub, ms: u64, leaves: &mut [&mut Leaf]) -> Vec<Share> {
+        for (id, leaf) in leaves.iter_mut().enumerate() {
+            hub.report(at(ms), LeafId(id as u64), leaf.report(at(ms)));
+        }
+        let mut out = Vec::new();
+        hub.refresh(at(ms), &mut out);
+        for (LeafId(id), share) in &out {
+            if let Some(leaf) = leaves.get_mut(*id as usize) {
+                leaf.take(at(ms), share.clone());
+            }
+        }
+        out.into_iter().map(|(_, share)| share).collect()
+    }
+
+    #[test]
+    fn a_cohort_is_opened_only_when_everybody_holds_the_limit() {
+        let (mut hub, mut first, mut second) = (hub(1), leaf(1), leaf(2));
+        for round in 0..2 {
+            exchange(&mut hub, round * REFRESH_MS, &mut [&mut first, &mut second]);
+        }
+
+        let gathers = |shares: Vec<Share>| shares.iter().any(|share| share.gather.is_some());
+
+        let limits = exchange(&mut hub, 200, &mut [&mut first, &mut second]);
+        assert!(!gathers(limits));
+        for ms in [300, 400] {
+            // The second one has got its share, but has not said so.
+            assert!(!gathers(exchange(&mut hub, ms, &mut [&mut first])));
+        }
+        assert!(gathers(exchange(
+            &mut hub,
+            500,
+            &mut [&mut first, &mut second]
+        )));
+    }
+
+    #[test]
+    fn what_a_silent_leaf_held_goes_to_the_others_after_a_while() {
+        let (mut hub, mut first, mut second) = (hub(1), leaf(1), leaf(2));
+        for round in 0..10 {
+            exchange(&mut hub, round * REFRESH_MS, &mut [&mut first, &mut second]);
+        }
+        assert_eq!((first.limit(), second.limit()), (10, 10));
+        assert_eq!(first.insight().gateways, Some(2));
+
+        for round in 10..30 {
+            exchange(&mut hub, round * REFRESH_MS, &mut [&mut first]);
+        }
+
+        assert_eq!(first.limit(), 20);
+        assert_eq!((hub.gateways(), first.insight().gateways), (1, Some(1)));
+        assert!(second.report(at(3000)).milli <= 10_000);
+    }
+
+    #[test]
+    fn a_new_leaf_gets_only_what_others_have_given_up() {
+        let (mut hub, mut first, mut second) = (hub(1), leaf(1), leaf(2));
+        for round in 0..5 {
+            exchange(&mut hub, round * REFRESH_MS, &mut [&mut first]);
+        }
+        assert_eq!(first.limit(), 20);
+        second.take(
+            at(450),
+            Share {
+                milli: 0,
+                ..exchange(&mut hub, 450, &mut [&mut first])[0].clone()
+            },
+        );
+
+        let shares = exchange(&mut hub, 500, &mut [&mut first, &mut second]);
+        let milli: Vec<u64> = shares.iter().map(|share| share.milli).collect();
+        assert_eq!(
+            milli,
+            [10_000, 0],
+            "the first one has not said that it knows"
+        );
+
+        let shares = exchange(&mut hub, 600, &mut [&mut first, &mut second]);
+        let milli: Vec<u64> = shares.iter().map(|share| share.milli).collect();
+        assert_eq!(milli, [10_000, 10_000]);
+    }
+
+    #[test]
+    fn a_new_hub_listens_first_and_starts_from_what_was_learnt() {
+        let learnt = Learnt {
+            limit: 120.0,
+            throughput: 2000.0,
+            baselines: vec![(RouteId(0), Duration::from_millis(50), 200)],
+        };
+        let settings = Settings::default();
+        let mut hub = Hub::new(settings, Pooling::default(), 2, 1, Some(&learnt));
+        let (mut first, mut second) = (leaf(1), leaf(2));
+
+        assert_eq!(exchange(&mut hub, 0, &mut [&mut first]), []);
+        assert_eq!(exchange(&mut hub, 100, &mut [&mut first]), []);
+        let shares = exchange(&mut hub, 200, &mut [&mut first, &mut second]);
+
+        let milli: Vec<u64> = shares.iter().map(|share| share.milli).collect();
+        assert_eq!(milli, [60_000, 60_000]);
+        assert_eq!(Limit::learnt(&first), Some(learnt));
+    }
+
+    #[test]
+    fn a_hub_that_was_replaced_falls_silent() {
+        let (mut old, mut new, mut leaf) = (hub(1), hub(2), leaf(1));
+        for round in 0..5 {
+            exchange(&mut new, round * REFRESH_MS, &mut [&mut leaf]);
+        }
+
+        assert_eq!(exchange(&mut old, 0, &mut [&mut leaf]), []);
+        assert_eq!(exchange(&mut old, 900, &mut [&mut leaf]), []);
+        assert!(old.is_deposed() && !new.is_deposed());
+    }
+
+    #[test]
+    fn a_report_that_comes_late_or_from_an_earlier_process_changes_nothing() {
+        let (mut hub, mut old) = (hub(1), leaf(1));
+        for round in 0..5 {
+            exchange(&mut hub, round * REFRESH_MS, &mut [&mut old]);
+        }
+        let late = old.report(at(450));
+        exchange(&mut hub, 500, &mut [&mut old]);
+        let held = hub.leaves[&LeafId(0)].generation;
+
+        hub.report(at(510), LeafId(0), late);
+        assert_eq!(hub.leaves[&LeafId(0)].heard, at(500));
+
+        let mut restarted = leaf(2);
+        hub.report(at(600), LeafId(0), restarted.report(at(600)));
+        assert_eq!(hub.leaves[&LeafId(0)].generation, Generation::default());
+        hub.report(at(610), LeafId(0), old.report(at(610)));
+        assert_ne!(hub.leaves[&LeafId(0)].generation, held);
+    }
+
+    #[test]
+    fn more_leaves_than_the_most_are_not_taken_in() {
+        let mut hub = hub(1);
+
+        for id in 0..=LEAVES_MAX as u64 {
+            hub.report(at(0), LeafId(id), leaf(1).report(at(0)));
+        }
+
+        assert_eq!(hub.gateways() as usize, LEAVES_MAX);
+    }
+}

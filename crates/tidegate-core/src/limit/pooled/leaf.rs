@@ -365,3 +365,182 @@ impl Slots {
         u32::try_from(whole).unwrap_or(u32::MAX).max(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaf() -> Leaf {
+        Leaf::new(Settings::default(), Pooling::default(), 1, 1, None)
+    }
+
+    fn share(term: u64, sequence: u64, milli: u64) -> Share {
+        Share {
+            generation: Generation { term, number: 1 },
+            sequence,
+            milli,
+            steady_milli: milli,
+            gather: None,
+            gateways: 2,
+            insight: Insight::default(),
+            learnt: None,
+        }
+    }
+
+    fn gathering(number: u64, sequence: u64, round: u32) -> Share {
+        Share {
+            generation: Generation { term: 1, number },
+            gather: Some(Gather {
+                settle: Duration::ZERO,
+                span: Duration::from_millis(50),
+                round,
+            }),
+            ..share(1, sequence, 9000)
+        }
+    }
+
+    fn at(ms: u64) -> Mono {
+        Mono::from_millis(ms)
+    }
+
+    fn end(leaf: &mut Leaf, ms: u64, tag: u32, latency_ms: u64) {
+        let sample = Sample {
+            tag,
+            route: RouteId(0),
+            latency: Duration::from_millis(latency_ms),
+            in_flight: 1,
+            ending: Ending::Worked,
+        };
+        leaf.finished(at(ms), &sample);
+    }
+
+    fn cohort(leaf: &mut Leaf, ms: u64) -> (u64, u32, u32) {
+        let part = leaf.report(at(ms)).part.expect("told to gather");
+        let Cohort {
+            admitted, finished, ..
+        } = part.cohort;
+        (part.generation.number, admitted, finished)
+    }
+
+    #[test]
+    fn a_share_between_two_numbers_is_both_in_turns() {
+        let mut leaf = leaf();
+        leaf.take(at(0), share(1, 1, 7250));
+
+        let limits: Vec<u32> = (0..8)
+            .map(|ms| {
+                end(&mut leaf, ms, 0, 1);
+                leaf.limit()
+            })
+            .collect();
+
+        assert_eq!(limits.iter().filter(|&&limit| limit == 8).count(), 2);
+        assert_eq!(limits.iter().filter(|&&limit| limit == 7).count(), 6);
+    }
+
+    #[test]
+    fn the_smallest_share_is_one_slot() {
+        let mut leaf = leaf();
+
+        leaf.take(at(0), share(1, 1, 0));
+
+        assert_eq!(leaf.limit(), 1);
+    }
+
+    #[test]
+    fn a_share_that_is_older_than_the_held_one_is_not_taken() {
+        let mut leaf = leaf();
+
+        assert!(leaf.take(at(0), share(2, 5, 9000)));
+        assert!(!leaf.take(at(1), share(2, 5, 1000)));
+        assert!(!leaf.take(at(1), share(2, 4, 1000)));
+        assert!(!leaf.take(at(1), share(1, 900, 1000)));
+        assert_eq!(leaf.limit(), 9);
+        assert!(leaf.take(at(2), share(3, 1, 4000)));
+        assert_eq!(leaf.limit(), 4);
+    }
+
+    #[test]
+    fn a_cohort_is_what_was_admitted_in_its_span_however_late_it_ends() {
+        let mut leaf = leaf();
+        let before = leaf.admitted(at(0), RouteId(0), 1);
+        leaf.take(at(10), gathering(2, 1, 0));
+        let first = leaf.admitted(at(20), RouteId(0), 2);
+        let second = leaf.admitted(at(59), RouteId(0), 3);
+        let after = leaf.admitted(at(60), RouteId(0), 4);
+
+        for tag in [before, first, after] {
+            end(&mut leaf, 100, tag, 40);
+        }
+
+        assert_eq!(cohort(&mut leaf, 110), (2, 2, 1));
+        end(&mut leaf, 300, second, 240);
+        assert_eq!(cohort(&mut leaf, 300), (2, 2, 2));
+    }
+
+    #[test]
+    fn a_new_round_takes_more_into_the_same_cohort() {
+        let mut leaf = leaf();
+        leaf.take(at(0), gathering(2, 1, 0));
+        leaf.admitted(at(10), RouteId(0), 1);
+        leaf.take(at(100), gathering(2, 2, 0));
+        leaf.admitted(at(110), RouteId(0), 2);
+        assert_eq!(cohort(&mut leaf, 120), (2, 1, 0));
+
+        leaf.take(at(200), gathering(2, 3, 1));
+        leaf.admitted(at(249), RouteId(0), 3);
+        leaf.admitted(at(250), RouteId(0), 4);
+
+        assert_eq!(cohort(&mut leaf, 260), (2, 2, 0));
+    }
+
+    #[test]
+    fn requests_of_the_cohort_before_do_not_count_for_the_next() {
+        let mut leaf = leaf();
+        leaf.take(at(0), gathering(2, 1, 0));
+        let tag = leaf.admitted(at(10), RouteId(0), 1);
+        leaf.take(at(100), gathering(3, 2, 0));
+
+        end(&mut leaf, 120, tag, 110);
+
+        assert_eq!(cohort(&mut leaf, 130), (3, 0, 0));
+    }
+
+    #[test]
+    fn without_a_hub_it_keeps_its_share_for_a_while_and_then_stays_between_that_and_twice_that() {
+        let mut leaf = leaf();
+        leaf.take(at(0), share(1, 1, 30_000));
+        let grace = Pooling::default().grace().as_millis() as u64;
+
+        leaf.admitted(at(grace), RouteId(0), 1);
+        assert!(!leaf.is_alone());
+        leaf.admitted(at(grace + 1), RouteId(0), 1);
+        assert!(leaf.is_alone());
+
+        for ms in grace..grace + 60_000 {
+            // Everything takes a minute, or nothing at all.
+            let latency_ms = if ms % 10_000 < 5000 { 60_000 } else { 0 };
+            let tag = leaf.admitted(at(ms), RouteId(0), 30);
+            leaf.refused(at(ms));
+            end(&mut leaf, ms, tag, latency_ms);
+            assert!((30..=60).contains(&leaf.limit()), "{}", leaf.limit());
+        }
+        leaf.take(at(grace + 60_000), share(1, 2, 5000));
+        assert_eq!((leaf.is_alone(), leaf.limit()), (false, 5));
+    }
+
+    #[test]
+    fn a_share_that_was_lost_in_a_probe_is_continued_as_if_there_were_none() {
+        let mut leaf = leaf();
+        let probed = Share {
+            steady_milli: 10_000,
+            ..share(1, 1, 7000)
+        };
+        leaf.take(at(0), probed);
+        assert_eq!(leaf.limit(), 7);
+
+        leaf.admitted(at(60_000), RouteId(0), 1);
+
+        assert_eq!(leaf.limit(), 10);
+    }
+}
