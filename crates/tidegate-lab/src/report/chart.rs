@@ -11,6 +11,9 @@ pub(super) const GREY: RGBColor = RGBColor(128, 128, 128);
 const WIDTH: u32 = 420;
 const HEIGHT: u32 = 150;
 
+/// Comes out a fifth smaller: plotters takes it for the height of a line.
+const FONT: u32 = 14;
+
 /// Room above the highest point.
 const HEADROOM: f64 = 1.05;
 
@@ -81,7 +84,7 @@ impl Chart<'_> {
             .y_labels(4)
             .x_label_formatter(&|seconds| format!("{seconds} s"))
             .y_label_formatter(&|value| short(*value))
-            .label_style(("sans-serif", 11))
+            .label_style(("sans-serif", FONT))
             .draw()?;
         chart.draw_series(self.marked.iter().map(|&(from, to)| {
             Rectangle::new(

@@ -13,10 +13,10 @@ use super::summary::{HEADS, cells, value};
 
 /// Latencies are plotted up to this many times the largest 99th percentile of the first policy, so
 /// that the collapse of another one does not flatten its line.
-const LATENCY_ROOM: f64 = 4.0;
+const LATENCY_ROOM: f64 = 2.5;
 
 /// Limits and queues likewise.
-const COUNT_ROOM: f64 = 3.0;
+const COUNT_ROOM: f64 = 2.5;
 
 /// One row of plots: the same quantities for each policy.
 struct Row {
@@ -182,18 +182,15 @@ fn bars(page: &mut String, scenario: &ScenarioResult) {
         "<table><tr><th>bar for<th class=text>what has to hold<th>value<th class=text>verdict\n",
     );
     for bar in &scenario.bars {
-        let (class, verdict) = if bar.held {
-            ("held", "holds")
-        } else {
-            ("missed", "missed")
-        };
+        let class = if bar.held { "held" } else { "missed" };
         add(
             page,
             &format!(
-                "<tr><td>{}<td class=text>{}<td>{}<td class=\"text {class}\">{verdict}\n",
+                "<tr><td>{}<td class=text>{}<td>{}<td class=\"text {class}\">{}\n",
                 escaped(&bar.policy),
                 escaped(&bar.wanted),
                 escaped(&value(bar)),
+                bar.verdict(),
             ),
         );
     }

@@ -187,6 +187,15 @@ impl BarResult {
             held: verdict.held,
         }
     }
+
+    /// The verdict in a word.
+    pub const fn verdict(&self) -> &'static str {
+        match (self.held, self.at_least, self.at_most) {
+            (true, None, None) => "shown",
+            (true, ..) => "holds",
+            (false, ..) => "missed",
+        }
+    }
 }
 
 /// As in a scenario's file.
@@ -236,7 +245,8 @@ fn wanted(scenario: &Scenario, bar: &Bar) -> String {
         (Some(least), Some(most)) => text.push_str(&format!(" {least} to {most}{unit}")),
         (Some(least), None) => text.push_str(&format!(" ≥ {least}{unit}")),
         (None, Some(most)) => text.push_str(&format!(" ≤ {most}{unit}")),
-        (None, None) => text.push_str(&format!(" shown{unit}")),
+        (None, None) if unit.is_empty() => {}
+        (None, None) => text.push_str(&format!(" in{unit}")),
     }
     if bar.from.is_some() || bar.to.is_some() {
         let seconds = |at: Option<Duration>, usual: Duration| at.unwrap_or(usual).as_secs_f64();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::sim::record::{BIN, Bin, Record, Window};
 
@@ -15,8 +15,8 @@ const STEPS_MOST: usize = 300;
 /// Limits are looked at so often at most.
 const LOOKS_MOST: usize = 600;
 
-/// What happened in a run, step by step.
-#[derive(Clone, Debug, Default, Serialize)]
+/// What happened in a run, step by step. For programs it is a list for each quantity.
+#[derive(Clone, Debug, Default)]
 pub struct Series {
     /// One after the other, without gaps.
     pub steps: Vec<Step>,
@@ -27,7 +27,7 @@ pub struct Series {
 }
 
 /// What happened within one step. Rates are per second, times in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
     /// The step's middle, in seconds.
     pub at: f64,
@@ -49,10 +49,12 @@ pub struct Step {
     pub p50_ms: Option<f64>,
     /// 99th percentile of the same.
     pub p99_ms: Option<f64>,
+    /// How things stood at its end.
+    pub end: Look,
 }
 
 /// How things stood at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
     /// When, in seconds.
     pub at: f64,
@@ -60,9 +62,9 @@ pub struct Look {
     pub limit: Option<f64>,
     /// In flight.
     pub in_flight: f64,
-    /// Waiting in gateways: the most since the last look.
+    /// Waiting in gateways: the most since the one before.
     pub queued: f64,
-    /// Waiting inside the application: the most since the last look.
+    /// Waiting inside the application: the most since the one before.
     pub backlog: f64,
 }
 
@@ -84,7 +86,7 @@ impl Series {
         Self {
             steps: steps.collect(),
             looks: looks
-                .map(|(index, bins)| Look::of(index * per_look, bins))
+                .map(|(index, bins)| Look::of(time(index * per_look), bins))
                 .collect(),
             probes: probes(bins),
         }
@@ -111,17 +113,46 @@ impl Step {
             timed_out: window.timed_out(None),
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
+            end: Look::of(from, window.bins()),
         }
     }
 }
 
+impl Serialize for Series {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let column = |of: fn(&Step) -> Option<f64>| -> Vec<Option<f64>> {
+            let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
+            self.steps
+                .iter()
+                .map(|step| of(step).map(rounded))
+                .collect()
+        };
+        to.collect_map([
+            ("at_s", column(|step| Some(step.at))),
+            ("offered", column(|step| Some(step.offered))),
+            ("retries", column(|step| Some(step.retries))),
+            ("admitted", column(|step| Some(step.admitted))),
+            ("good", column(|step| Some(step.good))),
+            ("refused", column(|step| Some(step.refused))),
+            ("failed", column(|step| Some(step.failed))),
+            ("timed_out", column(|step| Some(step.timed_out))),
+            ("p50_ms", column(|step| step.p50_ms)),
+            ("p99_ms", column(|step| step.p99_ms)),
+            ("limit", column(|step| step.end.limit)),
+            ("in_flight", column(|step| Some(step.end.in_flight))),
+            ("queued", column(|step| Some(step.end.queued))),
+            ("backlog", column(|step| Some(step.end.backlog))),
+        ])
+    }
+}
+
 impl Look {
-    fn of(from: usize, bins: &[Bin]) -> Self {
+    fn of(from: Duration, bins: &[Bin]) -> Self {
         let most = |of: fn(&Bin) -> u32| f64::from(bins.iter().map(of).max().unwrap_or(0));
         let last = bins.last();
         let limit = last.map_or(0.0, |bin| bin.limit);
         Self {
-            at: time(from + bins.len()).as_secs_f64(),
+            at: (from + time(bins.len())).as_secs_f64(),
             limit: (limit < LIMIT_NONE).then_some(f64::from(limit)),
             in_flight: last.map_or(0.0, |bin| f64::from(bin.in_flight)),
             queued: most(|bin| bin.queued),
@@ -205,6 +236,16 @@ mod tests {
         assert_eq!(series.probes.len(), 1);
         let (from, until) = series.probes[0];
         assert!((from - 0.3).abs() < 1e-9 && (until - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn for_programs_it_is_a_list_for_each_quantity() {
+        let json = serde_json::to_value(Series::of(&record(30))).unwrap();
+
+        assert_eq!(json["at_s"], serde_json::json!([0.5, 1.5, 2.5]));
+        assert_eq!(json["good"][1], 50.0);
+        assert_eq!(json["limit"], serde_json::json!([9.0, 19.0, 29.0]));
+        assert_eq!(json["timed_out"].as_array().unwrap().len(), 3);
     }
 
     #[test]

@@ -103,9 +103,12 @@ pub(super) fn cells(policy: &str, figures: &Figures) -> [String; 11] {
 }
 
 fn bar_line(bar: &BarResult) -> String {
-    let verdict = if bar.held { "holds " } else { "MISSED" };
+    let verdict = match bar.verdict() {
+        "missed" => "MISSED",
+        other => other,
+    };
     format!(
-        "  {verdict}  {}: {}: {}",
+        "  {verdict:<6}  {}: {}: {}",
         bar.policy,
         bar.wanted,
         value(bar)

@@ -110,7 +110,7 @@ fn listing() -> anyhow::Result<String> {
     for suite in SUITES {
         text.push_str(&format!("{}: {}\n", suite.name, suite.about));
         for scenario in suite.scenarios()? {
-            text.push_str(&format!("  {:<6} {}\n", scenario.id, scenario.title));
+            text.push_str(&format!("  {:<10} {}\n", scenario.id, scenario.title));
         }
         text.push('\n');
     }
@@ -127,7 +127,7 @@ fn publish(results: &Results, args: &Args) -> anyhow::Result<()> {
     let Some(json) = &args.json else {
         return print(&text);
     };
-    let bytes = serde_json::to_string_pretty(results)?;
+    let bytes = serde_json::to_string(results)?;
     if json == Path::new("-") {
         // Where nobody reads it, the results are still on standard output.
         let _ = std::io::stderr().write_all(text.as_bytes());

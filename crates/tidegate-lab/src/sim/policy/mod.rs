@@ -90,7 +90,18 @@ impl Policy {
     pub const OURS: &'static str = "tidegate";
 
     /// What `--peers` runs besides.
-    pub const PEERS: &'static [&'static str] = &["none", "fixed:100", "aimd", "vegas", "gradient2"];
+    pub const PEERS: &'static [&'static str] = &[
+        "none",
+        "fixed:100",
+        "aimd",
+        "vegas",
+        "vegas-windowed",
+        "gradient1-windowed",
+        "gradient2",
+        "gradient2-windowed",
+        "envoy",
+        "brpc",
+    ];
 
     /// Every name, `fixed` with a number for N.
     pub const ALL: &'static [&'static str] = &[
