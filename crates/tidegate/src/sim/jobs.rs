@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use tidegate_lab::scenario::Scenario;
 use tidegate_lab::sim::policy::Policy;
 use tidegate_lab::suite::{self, SUITES, Suite};
@@ -61,7 +61,7 @@ pub(super) fn policies() -> String {
 fn written(args: &Args) -> anyhow::Result<Vec<(Scenario, String)>> {
     let mut found = Vec::new();
     for file in &args.files {
-        let scenario = suite::read(file)?;
+        let scenario = read(file)?;
         for traffic in &scenario.traffic {
             ensure!(
                 traffic.path.is_none(),
@@ -84,6 +84,11 @@ fn written(args: &Args) -> anyhow::Result<Vec<(Scenario, String)>> {
         }
     }
     Ok(found)
+}
+
+/// Its errors say their cause themselves, with the place in the file.
+fn read(file: &Path) -> anyhow::Result<Scenario> {
+    suite::read(file).map_err(|error| anyhow!("{error}"))
 }
 
 fn named(name: &str) -> anyhow::Result<&'static Suite> {
@@ -109,7 +114,7 @@ fn shaped(
 ) -> anyhow::Result<(Vec<(Scenario, String)>, Policy)> {
     let text = config::read(config)?;
     let plan = config::parse(&config.display().to_string(), &text, &Flags::default())?;
-    let mut scenario = suite::read(shape)?;
+    let mut scenario = read(shape)?;
     let app = shape::resolve(&mut scenario, &plan, args.app.as_deref())
         .with_context(|| format!("{} does not fit {}", shape.display(), config.display()))?;
     let policy = Policy::configured(Policy::OURS, app.admission.clone(), app.limit);

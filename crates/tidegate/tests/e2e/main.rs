@@ -11,4 +11,5 @@ mod deploy;
 mod metrics;
 mod process;
 mod run;
+mod sim;
 mod tomcat;
