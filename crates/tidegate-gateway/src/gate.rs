@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use tidegate_core::admission::{Action, Admission, Arrival, Reason, Snapshot, Ticket, Verdict};
 use tidegate_core::facts::{Class, Facts, GroupId};
+use tidegate_core::journal::{Event, Header, Outcome};
 use tidegate_core::limit::{Change, Ending};
 use tidegate_core::time::Mono;
 use tidegate_http::refusal::Refusal;
 use tokio::time::Sleep;
 
 use crate::context::{Clock, Thread};
+use crate::journal::Journal;
 use crate::plan::AppPlan;
 use crate::slot::Slot;
 
@@ -24,6 +26,7 @@ use crate::slot::Slot;
 pub struct Gate {
     clock: Clock,
     state: Mutex<State>,
+    journal: Option<Arc<Journal>>,
 }
 
 /// What became of a request at the door.
@@ -61,6 +64,8 @@ pub struct Wait {
 
 struct State {
     admission: Admission,
+    /// What is noted of every decision, where that is asked for.
+    journal: Option<Arc<Journal>>,
     /// Where to send the news of a ticket in the queue, by its index.
     places: Vec<Option<Arc<Place>>>,
     /// Reused by every call; empty between them.
@@ -87,16 +92,33 @@ enum News {
 impl Gate {
     /// A gate with nobody inside.
     pub fn new(plan: &AppPlan, clock: Clock, seed: u64) -> Self {
-        let admission = Admission::new(plan.admission.clone(), plan.limit.build(seed));
+        let header = Header {
+            writer: concat!("tidegate ", env!("CARGO_PKG_VERSION")).to_owned(),
+            app: plan.name.clone(),
+            started: clock.wall(),
+            config: plan.admission.clone(),
+            limit: plan.limit,
+            seed,
+            learnt: None,
+        };
+        let journal = plan.journal.as_ref();
+        let journal = journal.map(|plan| Arc::new(Journal::start(plan, &header)));
         let state = State {
-            admission,
+            admission: header.admission(),
+            journal: journal.clone(),
             places: Vec::new(),
             actions: Vec::new(),
         };
         Self {
             clock,
             state: Mutex::new(state),
+            journal,
         }
+    }
+
+    /// Its decision log, if it has one.
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_deref()
     }
 
     /// Gauges for metrics and status.
@@ -112,9 +134,10 @@ impl Gate {
     /// Why a request like this would be turned away now, whatever else becomes known of it.
     pub fn peek(&self, now: Mono, class: Class, group: GroupId) -> Option<Turned> {
         let mut state = self.lock();
-        let reason = state.admission.peek(now, class, group)?;
+        let reason = state.admission.peek(now, class, group);
+        state.note(now, Event::Peek { class, group }, Outcome::Peeked(reason));
         Some(Turned {
-            reason,
+            reason: reason?,
             drain: state.admission.drain(),
         })
     }
@@ -128,6 +151,7 @@ impl Gate {
                 admission, actions, ..
             } = &mut *state;
             let arrival = admission.arrive(now, &facts, actions);
+            state.note(now, Event::Arrive(facts), Outcome::Arrived(arrival));
             // Before the newcomer is seated: its ticket may have the index of one that was just
             // evicted for it, whose news is still to be delivered there.
             let woken = state.deliver();
@@ -168,31 +192,40 @@ impl Gate {
         facts: Facts,
     ) -> (Slot, Verdict) {
         let gate = &thread.shared.apps[app].gate;
-        let (ticket, verdict) = gate.lock().admission.arrive_shadow(now, &facts);
+        let (ticket, verdict) = {
+            let mut state = gate.lock();
+            let (ticket, verdict) = state.admission.arrive_shadow(now, &facts);
+            let outcome = Outcome::Shadowed(ticket, verdict);
+            state.note(now, Event::ArriveShadow(facts), outcome);
+            (ticket, verdict)
+        };
         (Slot::new(thread, app, &facts, ticket, now), verdict)
     }
 
     /// The first byte of an answer is here.
     pub(crate) fn first_byte(&self, at: Mono, ticket: Ticket) {
-        self.lock().admission.first_byte(at, ticket);
+        self.lock().first_byte(at, ticket);
     }
 
     /// Nobody waits for an answer any more.
     pub(crate) fn abandoned(&self, now: Mono, ticket: Ticket) {
-        self.lock().admission.abandoned(now, ticket);
+        let mut state = self.lock();
+        state.admission.abandoned(now, ticket);
+        state.note(now, Event::Abandoned(ticket), Outcome::Nothing);
     }
 
     /// A slot is free again; its answer began at `first_byte`, if that has not been said before.
     pub(crate) fn done(&self, now: Mono, ticket: Ticket, first_byte: Option<Mono>, ending: Ending) {
         let woken = {
             let mut state = self.lock();
+            if let Some(at) = first_byte {
+                state.first_byte(at, ticket);
+            }
             let State {
                 admission, actions, ..
             } = &mut *state;
-            if let Some(at) = first_byte {
-                admission.first_byte(at, ticket);
-            }
             admission.done(now, ticket, ending, actions);
+            state.note(now, Event::Done(ticket, ending), Outcome::Nothing);
             state.deliver()
         };
         wake(woken);
@@ -205,7 +238,9 @@ impl Gate {
             let State {
                 admission, actions, ..
             } = &mut *state;
-            admission.poll(self.clock.now(), actions);
+            let now = self.clock.now();
+            admission.poll(now, actions);
+            state.note(now, Event::Poll, Outcome::Nothing);
             state.deliver()
         };
         wake(woken);
@@ -216,15 +251,13 @@ impl Gate {
         let woken = {
             let mut state = self.lock();
             let State {
-                admission,
-                actions,
-                places,
+                admission, actions, ..
             } = &mut *state;
-            if admission
-                .cancel(self.clock.now(), ticket, actions)
-                .is_some()
-            {
-                places[ticket.index()] = None;
+            let now = self.clock.now();
+            let waited = admission.cancel(now, ticket, actions);
+            state.note(now, Event::Cancel(ticket), Outcome::Left(waited));
+            if waited.is_some() {
+                state.places[ticket.index()] = None;
             }
             state.deliver()
         };
@@ -238,6 +271,19 @@ impl Gate {
 }
 
 impl State {
+    /// Writes down a decision. `actions` are those of its call alone.
+    fn note(&self, now: Mono, event: Event, outcome: Outcome) {
+        if let Some(journal) = &self.journal {
+            let limit = self.admission.limit();
+            journal.record(now, &event, &outcome, &self.actions, limit);
+        }
+    }
+
+    fn first_byte(&mut self, at: Mono, ticket: Ticket) {
+        self.admission.first_byte(at, ticket);
+        self.note(at, Event::FirstByte(ticket), Outcome::Nothing);
+    }
+
     fn seat(&mut self, ticket: Ticket, place: &Arc<Place>) {
         let index = ticket.index();
         if self.places.len() <= index {

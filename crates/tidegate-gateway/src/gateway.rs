@@ -138,6 +138,14 @@ impl Gateway {
             // A thread that has panicked has ended as well.
             drop(thread.join());
         }
+        self.close_journals();
+    }
+
+    /// Ends the decision logs, after everything that they should say.
+    fn close_journals(&self) {
+        for journal in self.shared.apps.iter().filter_map(|app| app.gate.journal()) {
+            journal.close();
+        }
     }
 
     fn run(&mut self, runtimes: Vec<Runtime>, socket: std::net::TcpListener) -> io::Result<()> {
@@ -191,6 +199,7 @@ impl Drop for Gateway {
         while self.running.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
             thread::sleep(DROP_LOOK_INTERVAL);
         }
+        self.close_journals();
     }
 }
 

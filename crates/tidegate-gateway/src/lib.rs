@@ -22,6 +22,7 @@ mod connections;
 mod drain;
 mod gateway;
 mod io;
+mod journal;
 mod link;
 mod listener;
 mod log;

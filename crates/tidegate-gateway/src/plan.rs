@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
@@ -97,6 +98,8 @@ pub struct AppPlan {
     pub on_client_gone: OnClientGone,
     /// The limit's algorithm.
     pub limit: limit::Kind,
+    /// Where its decisions are written down; `None` for nowhere.
+    pub journal: Option<JournalPlan>,
     /// Queue, reserves and shares. `routes` equals the length of [`AppPlan::routes`].
     pub admission: admission::Config,
     /// The first that matches a request wins; the last one matches everything and is `other`.
@@ -107,6 +110,15 @@ pub struct AppPlan {
     pub session_cookies: Vec<String>,
     /// Endings of paths (with the dot) that make an otherwise untagged GET or HEAD `static`.
     pub static_extensions: Vec<String>,
+}
+
+/// The decision log of one application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalPlan {
+    /// The file. A log that is there already is kept with `.old` behind its name.
+    pub path: PathBuf,
+    /// The longest that a log may get; then it ends.
+    pub bytes_max: u64,
 }
 
 /// The address of an application and the bounds on talking to it.

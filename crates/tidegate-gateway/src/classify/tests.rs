@@ -59,6 +59,7 @@ fn app() -> AppPlan {
         mode: Mode::Enforce,
         on_client_gone: OnClientGone::Hold,
         limit: limit::Kind::Static(NonZeroU32::MIN),
+        journal: None,
         admission: admission::Config {
             hold: Duration::from_millis(200),
             queue_max: 1,

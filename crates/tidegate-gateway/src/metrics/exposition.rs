@@ -12,6 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tidegate_core::admission::{Reason, Trigger};
 use tidegate_core::facts::Class;
+use tidegate_core::journal::End;
 use tidegate_http::framing::FramingFault;
 use tidegate_http::refusal::Refusal;
 
@@ -69,6 +70,7 @@ impl Collector for Source {
         self.gates(&mut encoder)?;
         self.recoveries(&mut encoder)?;
         self.upstreams(&mut encoder)?;
+        self.journals(&mut encoder)?;
         self.clients(&mut encoder)
     }
 }
@@ -408,6 +410,29 @@ impl Source {
         let mut rows = gauge(encoder, "tidegate_response_buffer_bytes", help)?;
         for (name, connections) in &upstreams {
             rows.gauge(&[("app", name)], connections.response_buffer_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn journals(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let journals = || {
+            self.apps().filter_map(|(_, app, name)| {
+                let progress = app.gate.journal()?.progress();
+                Some((name, progress))
+            })
+        };
+        let help = "Bytes written to the decision log";
+        let mut rows = counter(encoder, "tidegate_decision_log_bytes", help)?;
+        for (name, progress) in journals() {
+            rows.count(&[("app", name)], progress.bytes())?;
+        }
+        let help = "Decision logs that have ended before the process, by reason";
+        let mut rows = counter(encoder, "tidegate_decision_log_ended", help)?;
+        for (name, progress) in journals() {
+            for end in [End::Full, End::Behind, End::Failed] {
+                let ended = u64::from(progress.end() == Some(end));
+                rows.count(&[("app", name), ("reason", end.name())], ended)?;
+            }
         }
         Ok(())
     }

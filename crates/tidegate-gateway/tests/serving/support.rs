@@ -315,6 +315,7 @@ fn shop(address: SocketAddr) -> AppPlan {
         mode: Mode::Enforce,
         on_client_gone: OnClientGone::Hold,
         limit: Kind::Static(count(32)),
+        journal: None,
         admission: Config {
             hold: Duration::from_secs(10),
             queue_max: 100,
