@@ -10,6 +10,7 @@ use tidegate_gateway::plan::{AppPlan, Mode, OnClientGone, UpstreamPlan};
 use tidegate_http::path;
 
 use super::bulkheads;
+use super::journal;
 use super::keys::APP;
 use super::limit;
 use super::listener::{non_zero, usize_of};
@@ -54,6 +55,7 @@ pub(crate) fn apps(root: &Section<'_>, own: &[SocketAddr], problems: &Problems) 
         let app = app(&section, &mut names, problems);
         refuse_unreachable(&section, &app, &apps);
         refuse_own_address(&section, &app.upstream, own);
+        journal::refuse_shared(&section, &app, &apps);
         apps.push(app);
     }
     apps
@@ -82,6 +84,7 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
             _ => OnClientGone::Hold,
         },
         limit,
+        journal: journal::journal(section),
         admission: admission::Config {
             hold: section.span("hold"),
             queue_max: section.count("queue_max"),

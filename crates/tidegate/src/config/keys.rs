@@ -207,7 +207,7 @@ pub(crate) const APP: &[Key] = &[
             max: 60_000,
         },
         Follows(
-            "workers or connections_max, else 10000, for aimd and gradient2 200, for vegas 1000",
+            "workers or connections_max, else 8000, for aimd and gradient2 200, for vegas 1000",
         ),
     ),
     key(
@@ -322,6 +322,15 @@ pub(crate) const APP: &[Key] = &[
             max: "1TiB",
         },
         Is("64MiB"),
+    ),
+    key("decision_log", Text("path of a file"), Unset("no log")),
+    key(
+        "decision_log_max",
+        Bytes {
+            min: "1MiB",
+            max: "1TiB",
+        },
+        Is("1GiB"),
     ),
     key("session_cookies", Texts("cookie names"), Each(&[])),
     key(

@@ -9,9 +9,10 @@ use super::section::Section;
 
 const BOUNDS: [&str; 3] = ["limit_min", "limit_max", "limit_initial"];
 
-/// As many as there are client connections by default. A number that looks generous, such as 1000,
-/// halves what an application with 2000 slots can do.
-const ADAPTIVE_MAX: u32 = 10_000;
+/// More than any application has slots, and still within the 20,000 files that small systems allow,
+/// with those of clients. A number that looks generous, such as 1000, halves what an application
+/// with 2000 slots can do.
+const ADAPTIVE_MAX: u32 = 8_000;
 
 /// Where a learnt limit begins.
 const INITIAL: u32 = 20;
@@ -139,3 +140,6 @@ fn bounds(section: &Section<'_>, workers: Option<NonZeroU32>, min: u32, max: u32
     }
     Bounds::new(1, 1, 1).expect("ones are in order")
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 mod app;
 mod bulkheads;
 mod file;
+mod journal;
 mod keys;
 mod limit;
 mod listener;

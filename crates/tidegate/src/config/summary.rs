@@ -80,6 +80,15 @@ fn show_app(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
     }
     show_queue(f, app)?;
     show_bulkheads(f, app)?;
+    if let Some(journal) = &app.journal {
+        writeln!(
+            f,
+            "  decisions written to {}, at most {}; an earlier log there is kept as {}.old",
+            journal.path.display(),
+            bytesize::ByteSize(journal.bytes_max),
+            journal.path.display(),
+        )?;
+    }
     show_routes(f, app)?;
     warn_of_short_patience(f, app)
 }

@@ -10,9 +10,9 @@ use tidegate_gateway::plan::{Mode, Plan};
 
 use super::{Flags, Summary, parse};
 
-const MINIMAL: &str = "[[app]]\nupstream = \"http://127.0.0.1:8000\"\n";
+pub(super) const MINIMAL: &str = "[[app]]\nupstream = \"http://127.0.0.1:8000\"\n";
 
-fn plan(text: &str) -> Plan {
+pub(super) fn plan(text: &str) -> Plan {
     parse("t.toml", text, &Flags::default()).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
@@ -41,7 +41,7 @@ fn errors(text: &str) -> Vec<(usize, String, String)> {
 }
 
 /// The only error that `keys` in an otherwise sound `[[app]]` cause.
-fn app_error(keys: &str) -> (String, String) {
+pub(super) fn app_error(keys: &str) -> (String, String) {
     let mut errors = errors(&format!("{MINIMAL}{keys}\n"));
     assert_eq!(errors.len(), 1, "{errors:#?}");
     let (_, message, help) = errors.remove(0);
@@ -57,11 +57,11 @@ fn the_smallest_file_gets_every_default() {
     assert_eq!(
         app.limit,
         Kind::Adaptive(Settings {
-            bounds: Bounds::new(20, 4, 10_000).unwrap(),
+            bounds: Bounds::new(20, 4, 8_000).unwrap(),
             latency_healthy_max: None,
         })
     );
-    assert_eq!(app.upstream.connections_max.get(), 10_000);
+    assert_eq!(app.upstream.connections_max.get(), 8_000);
     assert_eq!(app.admission.hold, Duration::from_millis(200));
     assert_eq!(
         app.admission.bulkheads.reserves[Class::Critical.index()],
@@ -76,59 +76,6 @@ fn the_smallest_file_gets_every_default() {
     assert_eq!(plan.admin, Some(([127, 0, 0, 1], 9090).into()));
     assert_eq!(plan.drain.delay, Duration::from_secs(5));
     assert!(app.static_extensions.contains(&".css".to_owned()));
-}
-
-#[test]
-fn workers_fix_the_limit_and_the_connections() {
-    let app = &plan(&format!("{MINIMAL}workers = 64\n")).apps[0];
-
-    assert_eq!(app.limit, Kind::Static(64.try_into().unwrap()));
-    assert_eq!(app.upstream.connections_max.get(), 64);
-}
-
-#[test]
-fn a_learnt_limit_goes_as_far_as_there_are_connections() {
-    let app = |keys: &str| plan(&format!("{MINIMAL}{keys}\n")).apps.remove(0);
-    let bounds = |keys: &str| {
-        let app = app(keys);
-        let highest = super::limit::highest(&app.limit);
-        (highest, app.upstream.connections_max.get())
-    };
-
-    assert_eq!(bounds(""), (10_000, 10_000));
-    assert_eq!(bounds("limit_max = 300"), (300, 1024));
-    assert_eq!(bounds("limit_max = 20000"), (20_000, 20_000));
-    assert_eq!(bounds("connections_max = 100"), (100, 100));
-    assert_eq!(bounds("limit = \"gradient2\""), (200, 1024));
-    assert_eq!(bounds("limit = \"adaptive\"\nworkers = 64"), (64, 64));
-    assert_eq!(
-        bounds("mode = \"shadow\"\nlimit_max = 30000"),
-        (30_000, 30_000)
-    );
-}
-
-#[test]
-fn a_healthy_latency_is_for_the_adaptive_limit() {
-    let app = &plan(&format!(
-        "{MINIMAL}latency_max = \"800ms\"\nlimit_min = 6\n"
-    ))
-    .apps[0];
-
-    assert_eq!(
-        app.limit,
-        Kind::Adaptive(Settings {
-            bounds: Bounds::new(20, 6, 10_000).unwrap(),
-            latency_healthy_max: Some(Duration::from_millis(800)),
-        })
-    );
-}
-
-#[test]
-fn shadow_mode_holds_nothing_back_for_want_of_connections() {
-    let app = &plan(&format!("{MINIMAL}workers = 64\nmode = \"shadow\"\n")).apps[0];
-
-    assert_eq!(app.limit, Kind::Static(64.try_into().unwrap()));
-    assert_eq!(app.upstream.connections_max.get(), 10_000);
 }
 
 #[test]
@@ -322,35 +269,30 @@ fn upstreams_that_cannot_be_used_are_refused() {
 }
 
 #[test]
-fn limits_that_contradict_each_other_are_refused() {
-    assert_eq!(
-        app_error("limit = \"static\"").0,
-        "`limit = \"static\"` needs `workers`"
+fn a_decision_log_has_a_file_of_its_own() {
+    let log = "decision_log = \"a.tglog\"\n";
+    let journal = plan(&format!("{MINIMAL}{log}"))
+        .apps
+        .remove(0)
+        .journal
+        .unwrap();
+    assert_eq!(journal.path, std::path::Path::new("a.tglog"));
+    assert_eq!(journal.bytes_max, 1 << 30);
+
+    let two = format!(
+        "{MINIMAL}hosts = [\"a\"]\n{log}[[app]]\nname = \"b\"\nupstream = \"http://127.0.0.1:1\"\n{log}"
     );
     assert_eq!(
-        app_error("workers = 8\nlimit_max = 40").0,
-        "`limit_max` has no effect: the limit is static, 8"
+        errors(&two)[0].1,
+        "application \"app\" writes its decisions to the same file"
     );
     assert_eq!(
-        app_error("limit_min = 50\nlimit_max = 40").0,
-        "limit_min 50, limit_initial 40 and limit_max 40 are out of order"
+        app_error("decision_log = \"logs/\"").0,
+        "`decision_log = \"logs/\"` names no file"
     );
     assert_eq!(
-        app_error("workers = 64\nconnections_max = 32").0,
-        "`connections_max = 32` is less than `workers`"
-    );
-    assert_eq!(
-        app_error("connections_max = 100\nlimit_max = 200").0,
-        "the limit may grow to 200, but there are 100 connections"
-    );
-    assert_eq!(
-        app_error("workers = 8\nlatency_max = \"1s\"").0,
-        "`latency_max` has no effect: the limit is static"
-    );
-    assert!(
-        app_error("response_buffers_max = \"64KiB\"")
-            .0
-            .contains("is less than")
+        app_error("decision_log_max = \"2GiB\"").0,
+        "`decision_log_max` has no effect: no log is written"
     );
 }
 

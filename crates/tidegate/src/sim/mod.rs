@@ -2,6 +2,7 @@
 
 mod jobs;
 mod play;
+mod replay;
 mod shape;
 
 use std::io::{ErrorKind, Write};
@@ -16,7 +17,10 @@ use tidegate_lab::suite::SUITES;
 ///
 /// Exit code 0: every bar holds; 1: one is missed, and named; 2: nothing could be run.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Scenario files.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -66,8 +70,17 @@ pub(crate) struct Args {
     threads: Option<u16>,
 }
 
+/// What is done instead of simulating.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Other {
+    Replay(replay::Args),
+}
+
 /// Runs what `args` ask for and says what came of it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(Other::Replay(args)) = &args.other {
+        return replay::run(args);
+    }
     if args.list {
         print(&listing()?)?;
         return Ok(ExitCode::SUCCESS);

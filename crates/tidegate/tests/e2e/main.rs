@@ -8,6 +8,7 @@ mod bodies;
 mod check;
 mod client;
 mod deploy;
+mod journal;
 mod metrics;
 mod process;
 mod run;
