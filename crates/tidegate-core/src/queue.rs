@@ -12,9 +12,8 @@ use crate::time::Mono;
 /// Order and dropping inside a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
-    /// Oldest first. In the lowest class that waits: until the oldest has waited half of the longest
-    /// wait, then newest first, since under a standing queue the newest is the one whose caller is
-    /// still there ("Fail at Scale", 2015).
+    /// Oldest first. In a class that there is lastingly more of than can be served, newest first: of
+    /// a standing queue the newest is the one whose caller is still there ("Fail at Scale", 2015).
     AdaptiveLifo,
     /// Oldest first, always.
     Fifo,

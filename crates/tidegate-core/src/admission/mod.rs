@@ -11,6 +11,7 @@
 //! still be met.
 
 mod escape;
+mod surplus;
 mod throughput;
 mod ticket;
 mod types;
@@ -23,11 +24,12 @@ use crate::codel::CoDel;
 use crate::facts::{Class, Facts, GroupId};
 use crate::limit::pooled::{Report, Share};
 use crate::limit::{Change, Ending, Learnt, Limit, Sample};
-use crate::queue::{Discipline, Entry, Key, Queue};
+use crate::queue::{Discipline, Key, Queue};
 use crate::service::ServiceTimes;
 use crate::time::Mono;
 
 use escape::{Escape, Turn, Work};
+use surplus::Surplus;
 use throughput::Throughput;
 pub use ticket::Ticket;
 use ticket::{Running, State, Tickets};
@@ -48,6 +50,7 @@ pub struct Admission {
     codel: CoDel,
     throughput: Throughput,
     escape: Option<Escape>,
+    surplus: Surplus,
     latest: Mono,
 }
 
@@ -64,6 +67,7 @@ impl Admission {
             codel: CoDel::default(),
             throughput: Throughput::default(),
             escape: config.escape.then(Escape::new),
+            surplus: Surplus::default(),
             latest: Mono::default(),
             config,
         }
@@ -81,9 +85,10 @@ impl Admission {
             return None;
         }
         let reason = self.room_for(class, group).err();
-        if reason.is_some() {
+        if let Some(reason) = reason {
             self.occupancy.see(now, class);
             self.full(now, group);
+            self.turned_away(now, class, reason);
         }
         reason
     }
@@ -117,7 +122,10 @@ impl Admission {
         }
         match self.make_room(now, facts, out) {
             Ok(()) => self.enqueue(now, facts),
-            Err(reason) => Arrival::Refused(reason),
+            Err(reason) => {
+                self.turned_away(now, facts.class, reason);
+                Arrival::Refused(reason)
+            }
         }
     }
 
@@ -377,7 +385,7 @@ impl Admission {
         owed.chain(Class::ALL).find_map(|class| {
             let open = |group| self.occupancy.admits(now, limit, class, group);
             let oldest = self.queue.oldest(class, open)?;
-            if self.newest_first(now, oldest) {
+            if self.newest_first(now, class) {
                 self.queue.newest(class, open)
             } else {
                 Some(oldest)
@@ -385,17 +393,13 @@ impl Admission {
         })
     }
 
-    /// Only the lowest class that waits is the one there is too much of. A higher one is served by
-    /// then or soon; newest first would starve a few of it for as long as a burst lasts, and serve
-    /// the class below afterwards. In an escape it holds for all: there, the oldest have left.
-    fn newest_first(&self, now: Mono, oldest: Key) -> bool {
-        if self.is_escaping() {
-            return true;
-        }
-        let Entry { class, entered, .. } = *self.queue.entry(oldest);
-        self.config.discipline == Discipline::AdaptiveLifo
-            && now.since(entered) > self.wait_max() / 2
-            && self.queue.lowest_class(|_| true) == Some(class)
+    /// Newest first is for the class there is lastingly too much of: its requests then wait for
+    /// nearly nothing or leave, instead of all for as long as anybody may. In an escape it holds for
+    /// all: there, the oldest have left.
+    fn newest_first(&self, now: Mono, class: Class) -> bool {
+        self.is_escaping()
+            || self.config.discipline == Discipline::AdaptiveLifo
+                && self.surplus.is_of(now, class, self.wait_max())
     }
 
     fn codel_drops(&mut self, now: Mono, waited: Duration) -> bool {
@@ -408,6 +412,7 @@ impl Admission {
 
     fn start(&mut self, now: Mono, facts: &Facts) -> Running {
         self.occupancy.enter(facts.class, facts.group);
+        self.surplus.started(now, facts.class);
         let in_flight = self.occupancy.total();
         if let Some(escape) = &mut self.escape {
             escape.started(now, in_flight);

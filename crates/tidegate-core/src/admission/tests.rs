@@ -130,40 +130,54 @@ fn a_freed_slot_goes_to_the_highest_class_whoever_came_first() {
     assert_eq!(started(&out), [high, low]);
 }
 
+/// Turns one more of `class` away every 10 ms from 1.1 s to 1.8 s, longer than four longest waits.
+fn crowd(admission: &mut Admission, class: Class) {
+    for millis in (1100..=1800).step_by(10) {
+        admission.poll(at(millis), &mut Vec::new());
+        while let Arrival::Queued { .. } =
+            admission.arrive(at(millis), &facts(class), &mut Vec::new())
+        {}
+    }
+}
+
 #[test]
-fn the_lowest_class_that_waits_goes_newest_first_once_its_head_has_waited_half() {
+fn a_class_goes_newest_first_once_there_has_been_too_much_of_it_for_a_while() {
     let (mut admission, mut slots) = full(2, ms(50), config());
     let mut out = Vec::new();
     let wait = |admission: &mut Admission, millis| {
         queued(admission.arrive(at(millis), &facts(Class::SignedIn), &mut Vec::new())).0
     };
     let first = wait(&mut admission, 1010);
-    let second = wait(&mut admission, 1020);
-    let third = wait(&mut admission, 1070);
+    wait(&mut admission, 1020);
+    admission.done(at(1030), slots.pop().unwrap(), Ending::Ignored, &mut out);
+    assert_eq!(started(&out), [first]);
 
-    admission.done(at(1080), slots.pop().unwrap(), Ending::Worked, &mut out);
-    admission.done(at(1096), slots.pop().unwrap(), Ending::Worked, &mut out);
+    crowd(&mut admission, Class::SignedIn);
+    admission.poll(at(1960), &mut Vec::new());
+    wait(&mut admission, 1961);
+    let newest = wait(&mut admission, 1962);
+    out.clear();
+    admission.done(at(1963), slots.pop().unwrap(), Ending::Ignored, &mut out);
 
-    assert_eq!(started(&out), [first, third]);
-    assert_eq!(admission.snapshot().queued, 1);
-    assert!(admission.cancel(at(1100), second, &mut out).is_some());
+    assert_eq!(started(&out), [newest]);
 }
 
 #[test]
-fn a_class_with_a_lower_one_behind_it_goes_in_the_order_it_came() {
+fn a_class_goes_in_the_order_it_came_while_a_lower_one_is_served_too() {
     let (mut admission, mut slots) = full(2, ms(50), config());
     let mut out = Vec::new();
-    let mut wait =
-        |millis, class| queued(admission.arrive(at(millis), &facts(class), &mut Vec::new())).0;
-    let first = wait(1010, Class::SignedIn);
-    let second = wait(1015, Class::SignedIn);
-    wait(1016, Class::Background);
-    wait(1070, Class::SignedIn);
+    crowd(&mut admission, Class::Background);
+    admission.done(at(1801), slots.pop().unwrap(), Ending::Ignored, &mut out);
+    let wait = |admission: &mut Admission, millis| {
+        queued(admission.arrive(at(millis), &facts(Class::SignedIn), &mut Vec::new())).0
+    };
 
-    admission.done(at(1090), slots.pop().unwrap(), Ending::Ignored, &mut out);
-    admission.done(at(1100), slots.pop().unwrap(), Ending::Ignored, &mut out);
+    out.clear();
+    let first = wait(&mut admission, 1910);
+    wait(&mut admission, 1911);
+    admission.done(at(1912), slots.pop().unwrap(), Ending::Ignored, &mut out);
 
-    assert_eq!(started(&out), [first, second]);
+    assert_eq!(started(&out), [first]);
 }
 
 #[test]

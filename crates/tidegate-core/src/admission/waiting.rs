@@ -114,12 +114,22 @@ impl Admission {
             Reason::QueueTime
         };
         self.tickets.void(ticket);
-        let waited = now.since(entry.entered);
+        let reason = reason.unwrap_or(timed);
+        self.turned_away(now, entry.class, reason);
         out.push(Action::Evict {
             ticket,
-            reason: reason.unwrap_or(timed),
-            waited,
+            reason,
+            waited: now.since(entry.entered),
         });
+    }
+
+    /// Remembers for the order of the queue that somebody of `class` is not served. A full group of
+    /// its own says nothing about the class.
+    pub(super) fn turned_away(&mut self, now: Mono, class: Class, reason: Reason) {
+        if reason != Reason::GroupFull {
+            let wait_max = self.wait_max();
+            self.surplus.turned_away(now, class, wait_max);
+        }
     }
 
     /// W: the longest time in the queue. At least half of `hold`, also for an application whose
@@ -158,11 +168,7 @@ impl Admission {
     fn estimated_wait(&self, now: Mono, facts: &Facts) -> Duration {
         let by_class = self.queue.len_by_class();
         let higher: u32 = by_class[..facts.class.index()].iter().sum();
-        let overtakes = self
-            .queue
-            .oldest(facts.class, |_| true)
-            .is_some_and(|oldest| self.newest_first(now, oldest));
-        let same = if overtakes {
+        let same = if self.newest_first(now, facts.class) {
             0
         } else {
             by_class[facts.class.index()]
