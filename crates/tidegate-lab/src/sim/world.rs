@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_core::admission::{Action, Arrival, Reason};
+use tidegate_core::facts::Class;
 use tidegate_core::limit::Ending;
 use tidegate_core::retry::Slots;
 use tidegate_core::time::Mono;
@@ -178,7 +179,10 @@ impl<'a> World<'a> {
         let now = self.now;
         let state = self.state_behind(door);
         let clients = &self.clients[usize::from(call.traffic)];
-        let (class, facts) = (clients.class, clients.facts(now, call));
+        let (class, mut facts) = (clients.class, clients.facts(now, call));
+        if !self.policy.heeds_class() {
+            facts.class = Class::Anonymous;
+        }
         self.recorder.arrived(now, class, call.attempt, door);
 
         let arrival = self.gateways[state].arrive(now, &facts, &mut self.actions);

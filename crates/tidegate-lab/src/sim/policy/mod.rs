@@ -144,6 +144,12 @@ impl Policy {
         &self.name
     }
 
+    /// Whether it tells classes apart. The queues of others are one for all, in which whoever
+    /// matters more waits with the rest.
+    pub const fn heeds_class(&self) -> bool {
+        !matches!(self.make, Make::Queue(_))
+    }
+
     /// A fresh admission for the application of `scenario`; `seed` feeds whatever the limit draws.
     pub fn admission(&self, scenario: &Scenario, seed: u64) -> Admission {
         Admission::new(self.config(scenario), self.limit(scenario, seed))
