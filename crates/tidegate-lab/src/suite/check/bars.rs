@@ -81,6 +81,11 @@ fn one(scenario: &Scenario, bar: &Bar, name: &str, found: &mut Problems) {
 const fn by_class(measure: Measure) -> bool {
     matches!(
         measure,
-        Measure::Goodput | Measure::Offered | Measure::Retries | Measure::Share
+        Measure::Goodput
+            | Measure::Offered
+            | Measure::Retries
+            | Measure::Refused
+            | Measure::Failures
+            | Measure::Share
     )
 }
