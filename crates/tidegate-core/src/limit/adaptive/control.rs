@@ -265,7 +265,7 @@ impl Controller {
         let mut controller = Self::new(settings, seed);
         controller.limit = settings.bounds.clamp(learnt.limit);
         controller.baselines.import(learnt);
-        controller.best.see(Mono::default(), learnt.throughput);
+        controller.best.see(Mono::default(), learnt.throughput, 1.0);
         controller.phase = Phase::Steady;
         controller
     }
@@ -388,7 +388,7 @@ impl Controller {
 
     fn take_in(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         self.pace.see(reading);
-        self.best.see(now, reading.throughput());
+        self.best.see(now, reading.worked, reading.seconds);
         self.baselines
             .learn_young(cohort, reading.age_ns, reading.inflation);
         let probing = match self.phase {
@@ -472,7 +472,10 @@ impl Controller {
 
     fn cut_for_latency(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         self.cuts.judge(self.limit, reading.inflation);
-        if self.cuts.call_for_probe() && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS {
+        if self.cuts.call_for_probe()
+            && self.timetable.may_be_early(now)
+            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
+        {
             self.begin_probe(now, cohort, reading);
             return;
         }
@@ -509,7 +512,7 @@ impl Controller {
         let inflated = reading.inflation > self.threshold(reading);
         let least = f64::from(self.settings.bounds.min());
         let most = f64::from(self.settings.bounds.max());
-        let up = self.limit * probe::DOWN < least || (inflated && self.timetable.turn());
+        let up = self.limit * probe::DOWN < least;
         let tried = if up && self.guards.allow_raise(reading) && self.sight == Sight::Whole {
             (self.limit * probe::UP).max(self.limit + 2.0).min(most)
         } else {
@@ -531,7 +534,7 @@ impl Controller {
         let (answer, response) = probe.answer(reading, self.pace.spread);
         let down = probe.tried < probe.before;
         self.phase = Phase::Steady;
-        self.timetable.next(now, now.since(probe.began));
+        self.timetable.next(now, now.since(probe.began), answer);
         self.reference = Reference::default();
         let (limit, verdict) = match answer {
             Answer::Below if self.sight == Sight::Part => (probe.before, Verdict::Inconclusive),
@@ -547,7 +550,11 @@ impl Controller {
             Answer::Above if down => {
                 self.baselines
                     .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
-                (probe.before, Verdict::AboveKnee)
+                let knee = probe.knee(reading);
+                (
+                    (AIM * knee).clamp(probe.tried, probe.before),
+                    Verdict::AboveKnee,
+                )
             }
             Answer::Above => (probe.before, Verdict::AboveKnee),
             Answer::Falling => {
@@ -584,6 +591,24 @@ impl Controller {
             throughput: reading.throughput(),
             verdict,
         });
+        if std::env::var_os("LIMTRACE").is_some() {
+            eprintln!(
+                "{:9.3} {:>7.1} -> {:>7.1} {:12} phi {:.3} hi {:.3} k {:?} mu {:.0} lat {:.1} base {:.1} spread {:.2} known {:.0} refused/adm {:.1} sat {}",
+                now.as_nanos() as f64 / 1e9,
+                self.limit,
+                limit,
+                verdict.name(),
+                reading.inflation,
+                self.threshold(reading),
+                response.map(|r| (r * 100.0).round() / 100.0),
+                reading.throughput(),
+                reading.latency_ns / 1e6,
+                self.pace.baseline_ns.unwrap_or(0.0) / 1e6,
+                self.pace.spread,
+                reading.known,
+                reading.refused_per_admitted,
+                reading.saturated
+            );
         self.limit = limit;
     }
 }

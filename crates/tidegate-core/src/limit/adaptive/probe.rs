@@ -99,13 +99,22 @@ impl Probe {
         };
         (answer, Some(response))
     }
+
+    /// The limit at which throughput stops to follow, if it follows in proportion up to there: as
+    /// much as the throughput before needs at the latency of the limit that was tried.
+    pub(super) fn knee(&self, reading: &Reading) -> f64 {
+        let kept = reading.throughput() / self.reference.per_second();
+        self.tried.floor() / kept.clamp(self.tried / self.before, 1.0)
+    }
 }
 
 /// When the next probe is due.
 #[derive(Clone, Debug)]
 pub(super) struct Timetable {
     at: Option<Mono>,
-    up: bool,
+    /// A probe that latency calls for may come from here on.
+    early_at: Mono,
+    early: Duration,
     rng: Rng,
 }
 
@@ -113,7 +122,8 @@ impl Timetable {
     pub(super) const fn new(seed: u64) -> Self {
         Self {
             at: None,
-            up: true,
+            early_at: Mono::from_nanos(0),
+            early: AGAIN,
             rng: Rng::new(seed),
         }
     }
@@ -128,10 +138,9 @@ impl Timetable {
         }
     }
 
-    /// Whether the next probe that may go either way goes up; they take turns.
-    pub(super) const fn turn(&mut self) -> bool {
-        self.up = !self.up;
-        self.up
+    /// Whether there may be a probe that is not due, because latency calls for one.
+    pub(super) fn may_be_early(&self, now: Mono) -> bool {
+        now >= self.early_at
     }
 
     /// The limit was found at `now`.
@@ -144,9 +153,18 @@ impl Timetable {
         self.set(now, AGAIN);
     }
 
-    /// A probe that lasted for `took` has its answer.
-    pub(super) fn next(&mut self, now: Mono, took: Duration) {
-        self.set(now, EVERY.max(took.saturating_mul(SHARE)));
+    /// A probe that lasted for `took` has its `answer`. As long as latency is wrong about the limit
+    /// being too low, its calls are heeded less and less often.
+    pub(super) fn next(&mut self, now: Mono, took: Duration, answer: Answer) {
+        let next = EVERY.max(took.saturating_mul(SHARE));
+        self.early = match answer {
+            Answer::Below => AGAIN,
+            Answer::Above | Answer::At | Answer::Falling | Answer::Nothing => {
+                (self.early * 2).min(next)
+            }
+        };
+        self.early_at = now + self.early;
+        self.set(now, next);
     }
 
     fn set(&mut self, now: Mono, wait: Duration) {

@@ -7,25 +7,38 @@ use crate::time::Mono;
 /// The best of this many seconds counts.
 const SECONDS: usize = 5;
 
+/// Throughput is averaged over this many seconds at least.
+const AVERAGED: f64 = 1.0;
+
 /// The reference of a probe is an average of about this long.
 const REFERENCE: f64 = 2.0;
 
 /// The reference is of one limit as long as that moves by no more than this part of itself.
 const SAME_LIMIT: f64 = 0.15;
 
-/// The best throughput of the last seconds.
+/// The best throughput of the last seconds, each second averaged: single cohorts may finish in
+/// bursts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Best {
     per_second: [f64; SECONDS],
     second: u64,
+    /// Counted since the last average.
+    worked: f64,
+    seconds: f64,
 }
 
 impl Best {
-    /// `per_second` was reached by `now`.
-    pub(super) fn see(&mut self, now: Mono, per_second: f64) {
+    /// So many requests worked within the `seconds` before `now`.
+    pub(super) fn see(&mut self, now: Mono, worked: f64, seconds: f64) {
         self.turn(now);
-        let best = &mut self.per_second[(self.second % SECONDS as u64) as usize];
-        *best = best.max(per_second);
+        self.worked += worked;
+        self.seconds += seconds;
+        if self.seconds >= AVERAGED {
+            let best = &mut self.per_second[(self.second % SECONDS as u64) as usize];
+            *best = best.max(self.worked / self.seconds);
+            self.worked = 0.0;
+            self.seconds = 0.0;
+        }
     }
 
     /// The most that was seen in the last five seconds.
