@@ -15,10 +15,7 @@ use crate::time::{Mono, nanos};
 /// Routes with figures of their own; all others share one more.
 pub const ROUTES_MAX: usize = 256;
 
-/// A cohort that has been open for this long closes even if it is small.
-const SPAN_LONG: Duration = Duration::from_secs(1);
-
-/// ... but never with fewer requests than this.
+/// Cohorts have at least so many requests, however long that takes.
 const FEW: u32 = 8;
 
 /// The part of a cohort, in per cent, that has to be finished before it is evaluated. Waiting for
@@ -32,8 +29,10 @@ pub struct Plan {
     pub settle: Duration,
     /// The cohort is open for at least this long.
     pub span_least: Duration,
-    /// It takes in at least this many requests, or stays open for a second.
+    /// It takes in at least this many requests ...
     pub admissions_least: u32,
+    /// ... unless it has been open for this long.
+    pub span_long: Duration,
     /// Once closed, it is evaluated after this time whatever is unfinished.
     pub drain_most: Duration,
 }
@@ -176,7 +175,7 @@ impl Cohort {
     pub fn may_close(&self, now: Mono, plan: &Plan) -> bool {
         let open = now.since(self.opened);
         (self.admitted >= plan.admissions_least && open >= plan.span_least)
-            || (self.admitted >= FEW && open >= SPAN_LONG.max(plan.span_least))
+            || (self.admitted >= FEW && open >= plan.span_least.max(plan.span_long))
     }
 
     /// Whether a closed cohort has ended far enough to be evaluated.

@@ -82,7 +82,7 @@ const SPREAD_WEIGHT: f64 = 0.3;
 const RAISE: f64 = 0.5;
 
 /// Part of the way that baselines come down to the latency of a probe below which nothing was lost.
-const PULL: f64 = 0.5;
+const PULL: f64 = 1.0;
 
 /// A cut shows in latency when it was at least this part of the limit.
 const CUT_SEEN: f64 = 0.1;
@@ -104,6 +104,12 @@ const PROBE_LATENCIES: f64 = 3.0;
 
 /// ... and at least this long.
 const SPAN_LEAST: Duration = Duration::from_millis(50);
+
+/// A cohort for which requests are few is open for this long,
+const SPAN_LONG: Duration = Duration::from_secs(1);
+
+/// ... and during a probe for this long.
+const PROBE_SPAN_LONG: Duration = Duration::from_secs(4);
 
 /// A closed cohort is evaluated after this many mean latencies,
 const DRAIN_LATENCIES: u32 = 10;
@@ -324,14 +330,16 @@ impl Controller {
         } else {
             Duration::ZERO
         };
-        let (spans, admissions_least) = match self.phase {
+        let (spans, span_long, admissions_least) = match self.phase {
             Phase::Probing(_) => (
                 PROBE_LATENCIES,
+                PROBE_SPAN_LONG,
                 sample_size(self.pace.spread, PROBE_ERROR)
                     .clamp(PROBE_REQUESTS_LEAST, PROBE_REQUESTS_MOST),
             ),
             Phase::SlowStart | Phase::Steady => (
                 SPAN_LATENCIES,
+                SPAN_LONG,
                 sample_size(self.pace.spread, MEAN_ERROR).clamp(REQUESTS_LEAST, REQUESTS_MOST),
             ),
         };
@@ -339,6 +347,7 @@ impl Controller {
             settle,
             span_least: latency.mul_f64(spans).max(SPAN_LEAST),
             admissions_least: admissions_least as u32,
+            span_long,
             drain_most: (latency * DRAIN_LATENCIES).max(DRAIN_LEAST),
         }
     }
@@ -548,6 +557,7 @@ impl Controller {
             }
             Answer::Below => (probe.before * BELOW, Verdict::BelowKnee),
             Answer::Above if down => {
+                self.timetable.again(now);
                 self.baselines
                     .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
                 let knee = probe.knee(reading);
@@ -591,24 +601,6 @@ impl Controller {
             throughput: reading.throughput(),
             verdict,
         });
-        if std::env::var_os("LIMTRACE").is_some() {
-            eprintln!(
-                "{:9.3} {:>7.1} -> {:>7.1} {:12} phi {:.3} hi {:.3} k {:?} mu {:.0} lat {:.1} base {:.1} spread {:.2} known {:.0} refused/adm {:.1} sat {}",
-                now.as_nanos() as f64 / 1e9,
-                self.limit,
-                limit,
-                verdict.name(),
-                reading.inflation,
-                self.threshold(reading),
-                response.map(|r| (r * 100.0).round() / 100.0),
-                reading.throughput(),
-                reading.latency_ns / 1e6,
-                self.pace.baseline_ns.unwrap_or(0.0) / 1e6,
-                self.pace.spread,
-                reading.known,
-                reading.refused_per_admitted,
-                reading.saturated
-            );
         self.limit = limit;
     }
 }

@@ -41,6 +41,9 @@ const FALLS: f64 = -0.2;
 /// A change of throughput counts when it is this many standard errors.
 const SIGMAS: f64 = 2.0;
 
+/// The least relative variance that is reckoned with.
+const LEAST_VARIANCE: f64 = 0.1;
+
 /// A probe that is running.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
@@ -85,7 +88,7 @@ impl Probe {
         let response = change / step;
 
         // Requests that follow one another in the same slots vary as their service times do.
-        let variance = (spread * spread).max(1.0);
+        let variance = (spread * spread).max(LEAST_VARIANCE);
         let error = (variance / reading.worked + variance / self.reference.worked()).sqrt();
         let certain = change.abs() > SIGMAS * error;
         let answer = if response > FOLLOWS && certain {

@@ -13,6 +13,9 @@ const AVERAGED: f64 = 1.0;
 /// The reference of a probe is an average of about this long.
 const REFERENCE: f64 = 2.0;
 
+/// ... or of about so many requests, if that is longer.
+const REFERENCE_REQUESTS: f64 = 150.0;
+
 /// The reference is of one limit as long as that moves by no more than this part of itself.
 const SAME_LIMIT: f64 = 0.15;
 
@@ -79,7 +82,7 @@ impl Reference {
             *self = Self::default();
         }
         let kept = REFERENCE / (REFERENCE + seconds);
-        if self.seconds + seconds > REFERENCE {
+        if self.seconds + seconds > REFERENCE && self.worked > REFERENCE_REQUESTS {
             self.worked *= kept;
             self.seconds *= kept;
             self.limit_seconds *= kept;
