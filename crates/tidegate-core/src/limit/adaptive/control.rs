@@ -63,9 +63,6 @@ const PROBE_LATENCY_MAX_NS: f64 = 5e9;
 /// So many cuts one after the other call for a probe.
 const CUTS_IN_A_ROW: u32 = 3;
 
-/// So many cuts to which latency did not respond call for a probe.
-const CUTS_IN_VAIN: u32 = 2;
-
 /// Baselines follow the latency without saturation within about this time.
 const DRIFT: Duration = Duration::from_secs(8);
 
@@ -84,8 +81,8 @@ const RAISE: f64 = 0.5;
 /// Part of the way that baselines come down to the latency of a probe below which nothing was lost.
 const PULL: f64 = 1.0;
 
-/// A cut shows in latency when it was at least this part of the limit.
-const CUT_SEEN: f64 = 0.1;
+/// Cuts tell something when they have come to this part of the limit before the first.
+const CUT_TELLS: f64 = 0.25;
 
 /// Latency responds to a cut when it falls by at least this part of it.
 const CUT_RESPONSE: f64 = 0.3;
@@ -193,31 +190,15 @@ impl Pace {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cuts {
     in_a_row: u32,
-    /// Those to which latency did not respond.
-    in_vain: u32,
-    /// The limit before the last one, and the inflation.
-    last: Option<(f64, f64)>,
+    /// How things stood before the first of them.
+    before: Option<Stand>,
 }
 
-impl Cuts {
-    /// Looks at what the last cut did to latency, now that `limit` has been tried.
-    fn judge(&mut self, limit: f64, inflation: f64) {
-        if let Some((limit_before, inflation_before)) = self.last {
-            let step = 1.0 - limit / limit_before;
-            if step >= CUT_SEEN {
-                let response = (1.0 - inflation / inflation_before) / step;
-                self.in_vain = if response < CUT_RESPONSE {
-                    self.in_vain + 1
-                } else {
-                    0
-                };
-            }
-        }
-    }
-
-    const fn call_for_probe(&self) -> bool {
-        self.in_a_row >= CUTS_IN_A_ROW || self.in_vain >= CUTS_IN_VAIN
-    }
+#[derive(Clone, Copy, Debug)]
+struct Stand {
+    limit: f64,
+    inflation: f64,
+    reference: Reference,
 }
 
 /// Decides on the limit, cohort by cohort.
@@ -480,13 +461,24 @@ impl Controller {
     }
 
     fn cut_for_latency(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
-        self.cuts.judge(self.limit, reading.inflation);
-        if self.cuts.call_for_probe()
+        if let Some(response) = self.cut_in_vain(reading) {
+            self.learn_longer(now, reading, response);
+            return;
+        }
+        if self.cuts.in_a_row >= CUTS_IN_A_ROW
             && self.timetable.may_be_early(now)
             && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
         {
             self.begin_probe(now, cohort, reading);
             return;
+        }
+        if self.cuts.before.is_none() {
+            self.baselines.mark(cohort, reading.age_ns);
+            self.cuts.before = Some(Stand {
+                limit: self.limit,
+                inflation: reading.inflation,
+                reference: self.reference,
+            });
         }
         let least = match self.phase {
             Phase::SlowStart => CUT_LEAST_SLOW_START,
@@ -500,11 +492,32 @@ impl Controller {
         );
     }
 
+    /// The response of throughput to the cuts so far, if latency has not responded to them but
+    /// throughput has: then it is not a queue that takes the time.
+    fn cut_in_vain(&self, reading: &Reading) -> Option<f64> {
+        let before = self.cuts.before?;
+        let step = 1.0 - self.limit.floor() / before.limit.floor();
+        if step < CUT_TELLS || self.sight == Sight::Part {
+            return None;
+        }
+        let latency = (1.0 - reading.inflation / before.inflation) / step;
+        let throughput = (1.0 - self.reference.per_second() / before.reference.per_second()) / step;
+        (latency < CUT_RESPONSE && throughput > probe::FOLLOWS).then_some(throughput)
+    }
+
+    /// Things take longer than was known: the latency of before is the new baseline.
+    fn learn_longer(&mut self, now: Mono, reading: &Reading, response: f64) {
+        let limit = self.cuts.before.map_or(self.limit, |before| before.limit);
+        self.cuts = Cuts::default();
+        self.baselines.adopt_marked();
+        self.phase = Phase::SlowStart;
+        self.change(now, limit, Verdict::BelowKnee, reading, Some(response));
+    }
+
     /// Cuts to `part` of the limit, but not below what the recent throughput needs.
     fn cut(&mut self, now: Mono, part: f64, verdict: Verdict, reading: &Reading) {
         self.end_slow_start(now);
         self.cuts.in_a_row += 1;
-        self.cuts.last = Some((self.limit, reading.inflation));
         let baseline = self.pace.baseline_ns.unwrap_or(0.0) / 1e9;
         let floor = (FLOOR * self.best.recent(now) * baseline).min(self.limit);
         self.change(now, (self.limit * part).max(floor), verdict, reading, None);

@@ -30,7 +30,7 @@ pub(super) const DOWN: f64 = 0.7;
 pub(super) const UP: f64 = 1.5;
 
 /// From this response on, throughput follows the limit.
-const FOLLOWS: f64 = 0.6;
+pub(super) const FOLLOWS: f64 = 0.6;
 
 /// Up to this response, throughput does not depend on the limit.
 const INDEPENDENT: f64 = 0.4;
