@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cohort::{Cohort, ROUTES_MAX};
+use super::cohort::{Age, Cohort, ROUTES_MAX};
 use super::learnt::Learnt;
 use crate::facts::RouteId;
 use crate::time::nanos;
@@ -59,10 +59,10 @@ impl Baselines {
 
     /// Takes a cohort into the means of routes that have few samples yet. What is known to be
     /// inflated by `inflation` is taken for that much less.
-    pub(super) fn learn_young(&mut self, cohort: &Cohort, age_ns: f64, inflation: f64) {
+    pub(super) fn learn_young(&mut self, cohort: &Cohort, age: Age, inflation: f64) {
         self.used = self.used.max(cohort.routes().len());
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
-            let Some(mean_ns) = totals.mean_ns_at(age_ns) else {
+            let Some(mean_ns) = totals.mean_ns_at(age) else {
                 continue;
             };
             if baseline.samples >= YOUNG_UNTIL {
@@ -85,13 +85,13 @@ impl Baselines {
     pub(super) fn pull(
         &mut self,
         cohort: &Cohort,
-        age_ns: f64,
+        age: Age,
         spread: f64,
         weight: f64,
         way: Way,
     ) {
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
-            let Some(mean_ns) = totals.mean_ns_at(age_ns) else {
+            let Some(mean_ns) = totals.mean_ns_at(age) else {
                 continue;
             };
             if baseline.samples < KNOWN_AFTER || totals.requests() < MOVES_AFTER {
@@ -107,13 +107,13 @@ impl Baselines {
     }
 
     /// Remembers the means of `cohort` for [`Baselines::adopt_marked`].
-    pub(super) fn mark(&mut self, cohort: &Cohort, age_ns: f64) {
+    pub(super) fn mark(&mut self, cohort: &Cohort, age: Age) {
         for baseline in &mut self.routes[..self.used] {
             baseline.marked_ns = 0.0;
         }
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
             if totals.requests() >= MOVES_AFTER {
-                baseline.marked_ns = totals.mean_ns_at(age_ns).unwrap_or(0.0);
+                baseline.marked_ns = totals.mean_ns_at(age).unwrap_or(0.0);
             }
         }
     }

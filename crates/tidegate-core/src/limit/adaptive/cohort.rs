@@ -37,6 +37,15 @@ pub struct Plan {
     pub drain_most: Duration,
 }
 
+/// How old the requests of a cohort are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Age {
+    /// Nanoseconds since the cohort was closed.
+    pub since_closed_ns: f64,
+    /// Half of the nanoseconds for which it was open.
+    pub half_span_ns: f64,
+}
+
 /// What one route contributed to a cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RouteTotals {
@@ -61,15 +70,23 @@ impl RouteTotals {
         self.finished.saturating_add(self.unfinished())
     }
 
-    /// Latencies of all requests in nanoseconds, where the unfinished have taken `age_ns` so far.
-    pub fn latency_ns_at(&self, age_ns: f64) -> f64 {
+    /// Latencies of all requests in nanoseconds, the unfinished at their present age.
+    pub fn latency_ns_at(&self, age: Age) -> f64 {
+        // Most requests that are unfinished came late; the first ones of a long cohort have ended.
+        let before_closed_ns = if self.finished > 0 {
+            age.half_span_ns
+                .min(self.latency_ns / f64::from(self.finished))
+        } else {
+            age.half_span_ns
+        };
+        let age_ns = age.since_closed_ns + before_closed_ns;
         self.latency_ns + f64::from(self.unfinished()) * age_ns
     }
 
     /// The mean of that; `None` without requests.
-    pub fn mean_ns_at(&self, age_ns: f64) -> Option<f64> {
+    pub fn mean_ns_at(&self, age: Age) -> Option<f64> {
         let requests = self.requests();
-        (requests > 0).then(|| self.latency_ns_at(age_ns) / f64::from(requests))
+        (requests > 0).then(|| self.latency_ns_at(age) / f64::from(requests))
     }
 
     fn merge(&mut self, other: &Self) {
@@ -89,6 +106,8 @@ pub struct Cohort {
     pub closed: Option<Mono>,
     /// Requests admitted, over all routes.
     pub admitted: u32,
+    /// How many of them took one of the last slots under the limit; see [`Cohort::admit`].
+    pub full: u32,
     /// How many of them have ended.
     pub finished: u32,
     /// How many of them ended because there was too much work.
@@ -115,6 +134,7 @@ impl Cohort {
             opened: now,
             closed: None,
             admitted: 0,
+            full: 0,
             finished: 0,
             overloaded: 0,
             refused: 0,
@@ -135,6 +155,7 @@ impl Cohort {
             opened: now,
             closed: None,
             admitted: 0,
+            full: 0,
             finished: 0,
             overloaded: 0,
             refused: 0,
@@ -147,9 +168,14 @@ impl Cohort {
         };
     }
 
-    /// Takes in one admitted request of `route`.
-    pub fn admit(&mut self, route: RouteId) {
+    /// Takes in one admitted request of `route`, with which `in_flight` of `limit` are inside.
+    pub fn admit(&mut self, route: RouteId, in_flight: u32, limit: u32) {
         self.admitted = self.admitted.saturating_add(1);
+        // The last twentieth of the slots: without a queue, a few are free for a moment even when
+        // far more requests come than go.
+        if u64::from(in_flight) * 20 >= u64::from(limit) * 19 {
+            self.full = self.full.saturating_add(1);
+        }
         let totals = self.route_mut(route);
         totals.admitted = totals.admitted.saturating_add(1);
     }
@@ -195,6 +221,7 @@ impl Cohort {
         self.opened = self.opened.min(other.opened);
         self.closed = self.closed.max(other.closed);
         self.admitted = self.admitted.saturating_add(other.admitted);
+        self.full = self.full.saturating_add(other.full);
         self.finished = self.finished.saturating_add(other.finished);
         self.overloaded = self.overloaded.saturating_add(other.overloaded);
         self.refused = self.refused.saturating_add(other.refused);
@@ -213,11 +240,13 @@ impl Cohort {
         &self.routes[..self.routes_used]
     }
 
-    /// How long its unfinished requests have taken by `now`, on average, in nanoseconds.
-    pub fn age_ns(&self, now: Mono) -> f64 {
+    /// How old the requests are at `now` that it took in last, and on average.
+    pub fn age(&self, now: Mono) -> Age {
         let closed = self.closed.unwrap_or(now);
-        let until_closed = nanos(closed.since(self.opened)) as f64;
-        nanos(now.since(closed)) as f64 + until_closed / 2.0
+        Age {
+            since_closed_ns: nanos(now.since(closed)) as f64,
+            half_span_ns: nanos(closed.since(self.opened)) as f64 / 2.0,
+        }
     }
 
     fn route_mut(&mut self, route: RouteId) -> &mut RouteTotals {

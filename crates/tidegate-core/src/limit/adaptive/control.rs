@@ -54,9 +54,6 @@ const MOSTLY_REFUSED: f64 = 2.0;
 /// The limit after a probe that found it too low while latency was inflated, relative to before.
 const BELOW_INFLATED: f64 = 1.4;
 
-/// The same where latency was fine.
-const BELOW: f64 = 1.05;
-
 /// Above this mean latency a probe would last for minutes.
 const PROBE_LATENCY_MAX_NS: f64 = 5e9;
 
@@ -78,8 +75,8 @@ const SPREAD_WEIGHT: f64 = 0.3;
 /// A limit in use without inflation rises by this many times its square root, and by at least 1.
 const RAISE: f64 = 0.5;
 
-/// Part of the way that baselines come down to the latency of a probe below which nothing was lost.
-const PULL: f64 = 1.0;
+/// ... or less where inflation is less than this below the threshold.
+const RAISE_ROOM: f64 = 0.1;
 
 /// Cuts tell something when they have come to this part of the limit before the first.
 const CUT_TELLS: f64 = 0.25;
@@ -380,7 +377,7 @@ impl Controller {
         self.pace.see(reading);
         self.best.see(now, reading.worked, reading.seconds);
         self.baselines
-            .learn_young(cohort, reading.age_ns, reading.inflation);
+            .learn_young(cohort, reading.age, reading.inflation);
         let probing = match self.phase {
             Phase::Probing(probe) => {
                 self.conclude(now, probe, cohort, reading);
@@ -400,7 +397,10 @@ impl Controller {
             self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
         } else if !reading.saturated {
             self.rest(now, cohort, reading);
-        } else if probing && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS {
+        } else if probing
+            && reading.full >= probe::FULL
+            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
+        {
             self.begin_probe(now, cohort, reading);
         } else if reading.inflation <= self.tolerated(reading) {
             self.raise(now, reading);
@@ -430,7 +430,7 @@ impl Controller {
         let span = now.since(cohort.opened);
         let weight = (span.as_secs_f64() / DRIFT.as_secs_f64()).min(1.0);
         self.baselines
-            .pull(cohort, reading.age_ns, self.pace.spread, weight, Way::Both);
+            .pull(cohort, reading.age, self.pace.spread, weight, Way::Both);
         self.cuts = Cuts::default();
         let least = f64::from(self.settings.bounds.initial());
         if let Some(limit) = self.usage.decayed(self.limit, least, span) {
@@ -454,7 +454,9 @@ impl Controller {
                 self.change(now, self.limit * growth, Verdict::Grown, reading, None);
             }
             Phase::Steady | Phase::Probing(_) => {
-                let step = (RAISE * self.limit.sqrt()).max(1.0);
+                let room = self.threshold(reading) - reading.inflation;
+                let full = (room / RAISE_ROOM).clamp(0.0, 1.0);
+                let step = (RAISE * self.limit.sqrt() * full).max(1.0);
                 self.change(now, self.limit + step, Verdict::Raised, reading, None);
             }
         }
@@ -467,13 +469,14 @@ impl Controller {
         }
         if self.cuts.in_a_row >= CUTS_IN_A_ROW
             && self.timetable.may_be_early(now)
+            && reading.full >= probe::FULL
             && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
         {
             self.begin_probe(now, cohort, reading);
             return;
         }
         if self.cuts.before.is_none() {
-            self.baselines.mark(cohort, reading.age_ns);
+            self.baselines.mark(cohort, reading.age);
             self.cuts.before = Some(Stand {
                 limit: self.limit,
                 inflation: reading.inflation,
@@ -540,7 +543,7 @@ impl Controller {
         } else {
             (self.limit * probe::DOWN).max(least)
         };
-        self.baselines.mark(cohort, reading.age_ns);
+        self.baselines.mark(cohort, reading.age);
         self.phase = Phase::Probing(Probe {
             began: now,
             before: self.limit,
@@ -555,9 +558,21 @@ impl Controller {
     fn conclude(&mut self, now: Mono, probe: Probe, cohort: &Cohort, reading: &Reading) {
         let (answer, response) = probe.answer(reading, self.pace.spread);
         let down = probe.tried < probe.before;
+        if down && matches!(answer, Answer::Above | Answer::Falling) {
+            // What took less time while no less was done is nearer to the truth.
+            self.baselines
+                .pull(cohort, reading.age, self.pace.spread, 1.0, Way::Down);
+            let least = f64::from(self.settings.bounds.min());
+            if let Some(next) = probe.lower(now, reading, least) {
+                self.phase = Phase::Probing(next);
+                self.change(now, next.tried, Verdict::AboveKnee, reading, response);
+                return;
+            }
+        }
         self.phase = Phase::Steady;
         self.timetable.next(now, now.since(probe.began), answer);
         self.reference = Reference::default();
+        let enough = AIM * probe.knee(reading);
         let (limit, verdict) = match answer {
             Answer::Below if self.sight == Sight::Part => (probe.before, Verdict::Inconclusive),
             Answer::Below if !self.guards.allow_raise(reading) => {
@@ -568,25 +583,13 @@ impl Controller {
                 self.phase = Phase::SlowStart;
                 (probe.before * BELOW_INFLATED, Verdict::BelowKnee)
             }
-            Answer::Below => (probe.before * BELOW, Verdict::BelowKnee),
-            Answer::Above if down => {
-                self.timetable.again(now);
-                self.baselines
-                    .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
-                let knee = probe.knee(reading);
-                (
-                    (AIM * knee).clamp(probe.tried, probe.before),
-                    Verdict::AboveKnee,
-                )
-            }
-            Answer::Above => (probe.before, Verdict::AboveKnee),
-            Answer::Falling => {
-                self.baselines
-                    .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
-                self.timetable.again(now);
-                (probe.before * probe::DOWN, Verdict::Falling)
-            }
+            Answer::Below if down => (enough.max(probe.before), Verdict::BelowKnee),
+            Answer::Below => (probe.tried, Verdict::BelowKnee),
             Answer::At => (probe.before, Verdict::AtKnee),
+            Answer::Above if down => (enough.clamp(probe.tried, probe.before), Verdict::AboveKnee),
+            Answer::Above => (probe.before, Verdict::AboveKnee),
+            Answer::Falling if down => (probe.tried, Verdict::Falling),
+            Answer::Falling => (probe.before * probe::DOWN, Verdict::Falling),
             Answer::Nothing => {
                 self.timetable.again(now);
                 (probe.before, Verdict::Inconclusive)

@@ -17,7 +17,7 @@ use crate::facts::RouteId;
 use crate::time::Mono;
 
 pub use change::{CHANGES_MAX, Change, Verdict};
-pub use cohort::{Cohort, Plan, ROUTES_MAX, RouteTotals};
+pub use cohort::{Age, Cohort, Plan, ROUTES_MAX, RouteTotals};
 pub use control::Controller;
 pub use learnt::Learnt;
 
@@ -141,7 +141,7 @@ impl Limit for Adaptive {
             if self.cohort.admitted == 0 {
                 self.cohort.opened = now;
             }
-            self.cohort.admit(route);
+            self.cohort.admit(route, in_flight, self.controller.limit());
             tag = self.tag;
         }
         self.step(now);

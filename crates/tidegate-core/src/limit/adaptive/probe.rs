@@ -41,6 +41,13 @@ const FALLS: f64 = -0.2;
 /// A change of throughput counts when it is this many standard errors.
 const SIGMAS: f64 = 2.0;
 
+/// Where this part of the throughput is left, the knee may lie below the limit that was tried.
+const KEPT: f64 = 0.93;
+
+/// Throughput answers to the limit only when the application is full: this part of the requests
+/// that come in takes the last few slots.
+pub(super) const FULL: f64 = 0.6;
+
 /// The least relative variance that is reckoned with.
 const LEAST_VARIANCE: f64 = 0.1;
 
@@ -81,7 +88,7 @@ impl Probe {
         let before = self.reference.per_second();
         let limit_before = self.reference.limit();
         let step = self.tried.floor() / limit_before - 1.0;
-        if !reading.saturated || before <= 0.0 || reading.worked <= 0.0 || step.abs() < 0.05 {
+        if reading.full < FULL || before <= 0.0 || reading.worked <= 0.0 || step.abs() < 0.05 {
             return (Answer::Nothing, None);
         }
         let change = reading.throughput() / before - 1.0;
@@ -103,11 +110,29 @@ impl Probe {
         (answer, Some(response))
     }
 
+    /// The next probe down from the limit that was tried, if the knee may lie lower still; `None`
+    /// also when that is too little to go down from.
+    pub(super) fn lower(&self, now: Mono, reading: &Reading, least: f64) -> Option<Self> {
+        let tried = (self.tried * DOWN).max(least);
+        let deeper = self.kept(reading) >= KEPT && tried.floor() < self.tried.floor();
+        deeper.then(|| Self {
+            began: now,
+            before: self.tried,
+            tried,
+            inflated: false,
+            reference: Reference::of(reading.worked, reading.seconds, self.tried.floor()),
+        })
+    }
+
     /// The limit at which throughput stops to follow, if it follows in proportion up to there: as
     /// much as the throughput before needs at the latency of the limit that was tried.
     pub(super) fn knee(&self, reading: &Reading) -> f64 {
-        let kept = reading.throughput() / self.reference.per_second();
-        self.tried.floor() / kept.clamp(self.tried / self.before, 1.0)
+        self.tried.floor() / self.kept(reading).clamp(self.tried / self.before, 1.0)
+    }
+
+    /// The part of the throughput that is left at the limit that was tried.
+    fn kept(&self, reading: &Reading) -> f64 {
+        reading.throughput() / self.reference.per_second()
     }
 }
 

@@ -76,6 +76,15 @@ pub(super) struct Reference {
 }
 
 impl Reference {
+    /// What was done in `seconds` at `limit`.
+    pub(super) const fn of(worked: f64, seconds: f64, limit: f64) -> Self {
+        Self {
+            worked,
+            seconds,
+            limit_seconds: limit * seconds,
+        }
+    }
+
     /// Takes in what was done in `seconds` at `limit`; forgets what was done at another.
     pub(super) fn see(&mut self, worked: f64, seconds: f64, limit: f64) {
         if (self.limit() - limit).abs() > SAME_LIMIT * limit {
