@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use crate::facts::RouteId;
+use crate::limit::{Ending, Sample};
 use crate::time::{Mono, nanos};
 
 /// Routes with figures of their own; all others share one more.
@@ -37,14 +38,15 @@ pub struct Plan {
     pub drain_most: Duration,
 }
 
-/// How old the requests of a cohort are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Age {
-    /// Nanoseconds since the cohort was closed.
-    pub since_closed_ns: f64,
-    /// Half of the nanoseconds for which it was open.
-    pub half_span_ns: f64,
-}
+/// A tag holds when in its cohort a request was admitted, in so many nanoseconds (32.8 µs) ...
+const TICK_BITS: u32 = 15;
+
+/// ... in so many bits, that is up to 4.3 s; what is admitted later counts as admitted then.
+const OFFSET_BITS: u32 = 17;
+
+/// The bits above say which cohort: a request that outlives 16,383 further ones, that is a quarter
+/// of an hour at least, may be taken for one of the present cohort.
+const NUMBER_MAX: u32 = (1 << (31 - OFFSET_BITS)) - 1;
 
 /// What one route contributed to a cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,6 +59,8 @@ pub struct RouteTotals {
     pub latency_ns: f64,
     /// The squares of their latencies added up, in square nanoseconds.
     pub latency_ns_squared: f64,
+    /// When those that have not ended were admitted, as ticks since the cohort was opened, added up.
+    offsets: u64,
 }
 
 impl RouteTotals {
@@ -70,36 +74,51 @@ impl RouteTotals {
         self.finished.saturating_add(self.unfinished())
     }
 
-    /// Latencies of all requests in nanoseconds, the unfinished at their present age.
-    pub fn latency_ns_at(&self, age: Age) -> f64 {
-        // Most requests that are unfinished came late; the first ones of a long cohort have ended.
-        let before_closed_ns = if self.finished > 0 {
-            age.half_span_ns
-                .min(self.latency_ns / f64::from(self.finished))
+    /// Latencies of all requests in nanoseconds, the unfinished at their age when the cohort was
+    /// opened `since_opened` ago.
+    pub fn latency_ns_at(&self, since_opened: Duration) -> f64 {
+        let unfinished = f64::from(self.unfinished());
+        let offsets_ns = self.offsets as f64 * f64::from(1 << TICK_BITS);
+        let ages_ns = unfinished * nanos(since_opened) as f64 - offsets_ns;
+        let rest_ns = if self.latency_ns > 0.0 {
+            self.latency_ns_squared / (2.0 * self.latency_ns)
         } else {
-            age.half_span_ns
+            0.0
         };
-        let age_ns = age.since_closed_ns + before_closed_ns;
-        self.latency_ns + f64::from(self.unfinished()) * age_ns
+        self.latency_ns + ages_ns.max(0.0) + unfinished * rest_ns
     }
 
     /// The mean of that; `None` without requests.
-    pub fn mean_ns_at(&self, age: Age) -> Option<f64> {
+    pub fn mean_ns_at(&self, since_opened: Duration) -> Option<f64> {
         let requests = self.requests();
-        (requests > 0).then(|| self.latency_ns_at(age) / f64::from(requests))
+        (requests > 0).then(|| self.latency_ns_at(since_opened) / f64::from(requests))
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds what is known of a cohort that was opened `later`.
+    fn merge(&mut self, other: &Self, later: Duration) {
         self.admitted = self.admitted.saturating_add(other.admitted);
         self.finished = self.finished.saturating_add(other.finished);
         self.latency_ns += other.latency_ns;
         self.latency_ns_squared += other.latency_ns_squared;
+        let moved = ticks(later).saturating_mul(u64::from(other.unfinished()));
+        self.offsets = self
+            .offsets
+            .saturating_add(other.offsets)
+            .saturating_add(moved);
+    }
+
+    /// As if the cohort had been opened `earlier`.
+    fn open_earlier(&mut self, earlier: Duration) {
+        let moved = ticks(earlier).saturating_mul(u64::from(self.unfinished()));
+        self.offsets = self.offsets.saturating_add(moved);
     }
 }
 
 /// A cohort, or the part of one that a gateway saw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cohort {
+    /// Which one it is, from 1 on, in the tags of its requests.
+    number: u32,
     /// When it was opened.
     pub opened: Mono,
     /// When it took in the last request; `None` while it is open.
@@ -131,6 +150,7 @@ impl Cohort {
     /// An empty cohort, open from `now` on.
     pub fn new(now: Mono, plan: &Plan) -> Self {
         Self {
+            number: 1,
             opened: now,
             closed: None,
             admitted: 0,
@@ -152,6 +172,7 @@ impl Cohort {
         self.routes[..self.routes_used].fill(RouteTotals::default());
         let routes = std::mem::take(&mut self.routes);
         *self = Self {
+            number: self.number % NUMBER_MAX + 1,
             opened: now,
             closed: None,
             admitted: 0,
@@ -168,33 +189,47 @@ impl Cohort {
         };
     }
 
-    /// Takes in one admitted request of `route`, with which `in_flight` of `limit` are inside.
-    pub fn admit(&mut self, route: RouteId, in_flight: u32, limit: u32) {
+    /// Takes in one request of `route` that is admitted `now`, with which `in_flight` of `limit` are
+    /// inside. Returns the tag by which it is known again: never 0, and below 2³¹.
+    pub fn admit(&mut self, now: Mono, route: RouteId, in_flight: u32, limit: u32) -> u32 {
+        if self.admitted == 0 {
+            self.opened = now;
+        }
         self.admitted = self.admitted.saturating_add(1);
         // The last twentieth of the slots: without a queue, a few are free for a moment even when
         // far more requests come than go.
         if u64::from(in_flight) * 20 >= u64::from(limit) * 19 {
             self.full = self.full.saturating_add(1);
         }
+        let offset = ticks(now.since(self.opened)).min((1 << OFFSET_BITS) - 1);
         let totals = self.route_mut(route);
         totals.admitted = totals.admitted.saturating_add(1);
+        totals.offsets = totals.offsets.saturating_add(offset);
+        (self.number << OFFSET_BITS) | offset as u32
     }
 
-    /// One of its requests has ended after `latency`.
-    pub fn finish(&mut self, route: RouteId, latency: Duration) {
-        self.finished = self.finished.saturating_add(1);
-        let latency_ns = nanos(latency) as f64;
-        let totals = self.route_mut(route);
+    /// A request has ended. If it is one of this cohort's, it counts here; if nothing can be learnt
+    /// from it, it is as if it had never been admitted.
+    pub fn finish(&mut self, sample: &Sample) {
+        if sample.tag >> OFFSET_BITS != self.number {
+            return;
+        }
+        let offset = u64::from(sample.tag & ((1 << OFFSET_BITS) - 1));
+        let latency_ns = nanos(sample.latency) as f64;
+        let totals = self.route_mut(sample.route);
+        totals.offsets = totals.offsets.saturating_sub(offset);
+        if sample.ending == Ending::Ignored {
+            totals.admitted = totals.admitted.saturating_sub(1);
+            self.admitted = self.admitted.saturating_sub(1);
+            return;
+        }
         totals.finished = totals.finished.saturating_add(1);
         totals.latency_ns += latency_ns;
         totals.latency_ns_squared += latency_ns * latency_ns;
-    }
-
-    /// One of its requests has taught nothing: as if it had never been admitted.
-    pub fn forget(&mut self, route: RouteId) {
-        self.admitted = self.admitted.saturating_sub(1);
-        let totals = self.route_mut(route);
-        totals.admitted = totals.admitted.saturating_sub(1);
+        self.finished = self.finished.saturating_add(1);
+        if sample.ending == Ending::Overloaded {
+            self.overloaded = self.overloaded.saturating_add(1);
+        }
     }
 
     /// Whether an open cohort has enough to be closed.
@@ -218,7 +253,9 @@ impl Cohort {
     /// The most in flight adds up, as gateways are busy at the same time; an application that
     /// stands still shows the same gap to everybody, so the shortest one counts.
     pub fn merge(&mut self, other: &Self) {
-        self.opened = self.opened.min(other.opened);
+        let opened = self.opened.min(other.opened);
+        let (earlier, later) = (self.opened.since(opened), other.opened.since(opened));
+        self.opened = opened;
         self.closed = self.closed.max(other.closed);
         self.admitted = self.admitted.saturating_add(other.admitted);
         self.full = self.full.saturating_add(other.full);
@@ -229,9 +266,12 @@ impl Cohort {
         self.worked = self.worked.saturating_add(other.worked);
         self.counted_from = self.counted_from.min(other.counted_from);
         self.gap = self.gap.min(other.gap);
+        for mine in &mut self.routes[..self.routes_used] {
+            mine.open_earlier(earlier);
+        }
         self.routes_used = self.routes_used.max(other.routes_used);
         for (mine, theirs) in self.routes.iter_mut().zip(other.routes()) {
-            mine.merge(theirs);
+            mine.merge(theirs, later);
         }
     }
 
@@ -240,18 +280,13 @@ impl Cohort {
         &self.routes[..self.routes_used]
     }
 
-    /// How old the requests are at `now` that it took in last, and on average.
-    pub fn age(&self, now: Mono) -> Age {
-        let closed = self.closed.unwrap_or(now);
-        Age {
-            since_closed_ns: nanos(now.since(closed)) as f64,
-            half_span_ns: nanos(closed.since(self.opened)) as f64 / 2.0,
-        }
-    }
-
     fn route_mut(&mut self, route: RouteId) -> &mut RouteTotals {
         let index = usize::from(route.0).min(ROUTES_MAX);
         self.routes_used = self.routes_used.max(index + 1);
         &mut self.routes[index]
     }
+}
+
+fn ticks(span: Duration) -> u64 {
+    nanos(span) >> TICK_BITS
 }

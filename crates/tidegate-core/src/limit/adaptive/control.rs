@@ -14,8 +14,15 @@ use super::{Settings, Sight};
 use crate::limit::Insight;
 use crate::time::{Mono, nanos};
 
-/// Latency may be this much above the baseline before it means a queue.
-const TOLERANCE: f64 = 0.2;
+/// Latency may be this much above the baseline before it means a queue, ...
+const TOLERANCE: f64 = 0.1;
+
+/// ... and above that by this over the square root of what is in flight without a queue: so much
+/// comes and goes by chance, and an application with few workers needs it to keep them all busy.
+const TOLERANCE_ROOT: f64 = 1.0;
+
+/// ... but by no more than this altogether.
+const TOLERANCE_MOST: f64 = 0.5;
 
 /// Further tolerance while the limit is only being found.
 const TOLERANCE_SLOW_START: f64 = 0.3;
@@ -23,8 +30,8 @@ const TOLERANCE_SLOW_START: f64 = 0.3;
 /// Most that is added to the tolerance for chance.
 const NOISE_MAX: f64 = 0.6;
 
-/// The limit after a cut aims at this inflation: in the middle of what is tolerated.
-const AIM: f64 = 1.0 + TOLERANCE / 2.0;
+/// The limit after a cut aims at this part of what is tolerated.
+const AIM: f64 = 0.5;
 
 /// A cut takes the limit to no less than this part of itself.
 const CUT_LEAST: f64 = 0.7;
@@ -33,7 +40,7 @@ const CUT_LEAST: f64 = 0.7;
 const CUT_LEAST_SLOW_START: f64 = 0.4;
 
 /// No cut goes below this part of what the recent throughput needs at the baseline.
-const FLOOR: f64 = 0.9;
+const FLOOR: f64 = 1.0;
 
 /// Requests that ended with too much work, as a part of a cohort, from which on the limit is cut.
 const OVERLOADED: f64 = 0.1;
@@ -77,6 +84,19 @@ const RAISE: f64 = 0.5;
 
 /// ... or less where inflation is less than this below the threshold.
 const RAISE_ROOM: f64 = 0.1;
+
+/// How far baselines move to the latency of a probe below the knee.
+const PROBE_WEIGHT: f64 = 0.5;
+
+/// A baseline is the plain mean of its first samples, until it is known to within this part of
+/// itself,
+const YOUNG_ERROR: f64 = 0.15;
+
+/// ... from at least
+const YOUNG_LEAST: f64 = 200.0;
+
+/// ... and at most so many.
+const YOUNG_MOST: f64 = 2000.0;
 
 /// Cuts tell something when they have come to this part of the limit before the first.
 const CUT_TELLS: f64 = 0.25;
@@ -376,8 +396,15 @@ impl Controller {
     fn take_in(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         self.pace.see(reading);
         self.best.see(now, reading.worked, reading.seconds);
+        // What is inflated beyond chance is taken for that much less.
+        let inflation = if reading.inflation > self.threshold(reading) {
+            reading.inflation
+        } else {
+            1.0
+        };
+        let young = sample_size(self.pace.spread, YOUNG_ERROR).clamp(YOUNG_LEAST, YOUNG_MOST);
         self.baselines
-            .learn_young(cohort, reading.age, reading.inflation);
+            .learn_young(cohort, reading.since_opened, inflation, young as u32);
         let probing = match self.phase {
             Phase::Probing(probe) => {
                 self.conclude(now, probe, cohort, reading);
@@ -413,7 +440,17 @@ impl Controller {
     fn threshold(&self, reading: &Reading) -> f64 {
         let spread = reading.spread.unwrap_or(self.pace.spread);
         let noise = (2.0 * spread / reading.known.max(1.0).sqrt()).min(NOISE_MAX);
-        (1.0 + TOLERANCE + noise).min(self.guards.inflation_max(reading))
+        (1.0 + self.tolerance(reading.inflation) + noise).min(self.guards.inflation_max(reading))
+    }
+
+    fn tolerance(&self, inflation: f64) -> f64 {
+        let without_queue = (self.limit / inflation.max(1.0)).max(1.0);
+        (TOLERANCE + TOLERANCE_ROOT / without_queue.sqrt()).min(TOLERANCE_MOST)
+    }
+
+    /// The inflation that a limit should lead to.
+    fn aim(&self, inflation: f64) -> f64 {
+        1.0 + AIM * self.tolerance(inflation)
     }
 
     fn tolerated(&self, reading: &Reading) -> f64 {
@@ -429,8 +466,13 @@ impl Controller {
     fn rest(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         let span = now.since(cohort.opened);
         let weight = (span.as_secs_f64() / DRIFT.as_secs_f64()).min(1.0);
-        self.baselines
-            .pull(cohort, reading.age, self.pace.spread, weight, Way::Both);
+        self.baselines.pull(
+            cohort,
+            reading.since_opened,
+            self.pace.spread,
+            weight,
+            Way::Both,
+        );
         self.cuts = Cuts::default();
         let least = f64::from(self.settings.bounds.initial());
         if let Some(limit) = self.usage.decayed(self.limit, least, span) {
@@ -476,7 +518,7 @@ impl Controller {
             return;
         }
         if self.cuts.before.is_none() {
-            self.baselines.mark(cohort, reading.age);
+            self.baselines.mark(cohort, reading.since_opened);
             self.cuts.before = Some(Stand {
                 limit: self.limit,
                 inflation: reading.inflation,
@@ -489,7 +531,7 @@ impl Controller {
         };
         self.cut(
             now,
-            (AIM / reading.inflation).max(least),
+            (self.aim(reading.inflation) / reading.inflation).max(least),
             Verdict::Cut,
             reading,
         );
@@ -543,10 +585,11 @@ impl Controller {
         } else {
             (self.limit * probe::DOWN).max(least)
         };
-        self.baselines.mark(cohort, reading.age);
+        self.baselines.mark(cohort, reading.since_opened);
         self.phase = Phase::Probing(Probe {
             began: now,
             before: self.limit,
+            started: self.limit,
             tried,
             inflated,
             reference: self.reference,
@@ -558,21 +601,28 @@ impl Controller {
     fn conclude(&mut self, now: Mono, probe: Probe, cohort: &Cohort, reading: &Reading) {
         let (answer, response) = probe.answer(reading, self.pace.spread);
         let down = probe.tried < probe.before;
-        if down && matches!(answer, Answer::Above | Answer::Falling) {
-            // What took less time while no less was done is nearer to the truth.
-            self.baselines
-                .pull(cohort, reading.age, self.pace.spread, 1.0, Way::Down);
+        if down && answer != Answer::Nothing {
             let least = f64::from(self.settings.bounds.min());
-            if let Some(next) = probe.lower(now, reading, least) {
+            let next = probe.lower(now, reading, least);
+            // Nothing queues below the knee, so there latency is the baseline. Above it, latency is
+            // at most nearer to that.
+            let (weight, way) = if probe.may_lie_lower(reading) {
+                (1.0, Way::Down)
+            } else {
+                (PROBE_WEIGHT, Way::Both)
+            };
+            let spread = self.pace.spread;
+            self.baselines
+                .pull(cohort, reading.since_opened, spread, weight, way);
+            if let Some(next) = next {
                 self.phase = Phase::Probing(next);
                 self.change(now, next.tried, Verdict::AboveKnee, reading, response);
                 return;
             }
         }
         self.phase = Phase::Steady;
-        self.timetable.next(now, now.since(probe.began), answer);
         self.reference = Reference::default();
-        let enough = AIM * probe.knee(reading);
+        let enough = self.aim(reading.inflation) * probe.knee(reading);
         let (limit, verdict) = match answer {
             Answer::Below if self.sight == Sight::Part => (probe.before, Verdict::Inconclusive),
             Answer::Below if !self.guards.allow_raise(reading) => {
@@ -590,11 +640,14 @@ impl Controller {
             Answer::Above => (probe.before, Verdict::AboveKnee),
             Answer::Falling if down => (probe.tried, Verdict::Falling),
             Answer::Falling => (probe.before * probe::DOWN, Verdict::Falling),
-            Answer::Nothing => {
-                self.timetable.again(now);
-                (probe.before, Verdict::Inconclusive)
-            }
+            Answer::Nothing => (probe.before, Verdict::Inconclusive),
         };
+        if answer == Answer::Nothing {
+            self.timetable.again(now);
+        } else {
+            let took = now.since(probe.began);
+            self.timetable.next(now, took, probe.started, limit);
+        }
         self.change(now, limit, verdict, reading, response);
     }
 

@@ -1,7 +1,9 @@
 //! What one cohort says, held against the baselines.
 
+use std::time::Duration;
+
 use super::baseline::Baselines;
-use super::cohort::{Age, Cohort};
+use super::cohort::Cohort;
 use crate::time::{Mono, nanos};
 
 /// A request that refers to a limit this well used could do with a higher one.
@@ -13,8 +15,8 @@ const SPREAD_AFTER: f64 = 20.0;
 /// The figures of one cohort.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// How old its requests are.
-    pub(super) age: Age,
+    /// How long ago it was opened.
+    pub(super) since_opened: Duration,
     /// Mean latency over all requests, in nanoseconds.
     pub(super) latency_ns: f64,
     /// The mean over the same mix of routes by their baselines, in nanoseconds; `None` while no
@@ -47,13 +49,13 @@ impl Reading {
         limit: u32,
         now: Mono,
     ) -> Option<Self> {
-        let age = cohort.age(now);
+        let since_opened = now.since(cohort.opened);
         let (mut requests, mut latency_ns) = (0.0, 0.0);
         let (mut known, mut known_latency_ns, mut known_baseline_ns) = (0.0, 0.0, 0.0);
         let (mut finished, mut relative, mut relative_squared) = (0.0, 0.0, 0.0);
         for (index, totals) in cohort.routes().iter().enumerate() {
             let count = f64::from(totals.requests());
-            let total_ns = totals.latency_ns_at(age);
+            let total_ns = totals.latency_ns_at(since_opened);
             requests += count;
             latency_ns += total_ns;
             if let Some(baseline_ns) = baselines.known_ns(index) {
@@ -80,7 +82,7 @@ impl Reading {
             (relative_squared / finished - mean * mean).max(0.0).sqrt() / mean
         });
         Some(Self {
-            age,
+            since_opened,
             latency_ns: latency_ns / requests,
             baseline_ns: (known > 0.0).then(|| known_baseline_ns / known),
             inflation,
