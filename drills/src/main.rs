@@ -17,8 +17,6 @@ mod gateway_shed_order;
 mod gateway_slow_readers;
 mod gateway_worked_example;
 mod harness;
-mod limiter_default;
-mod limiter_sockets;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -49,8 +47,6 @@ const DRILLS: &[Drill] = &[
     gateway_leaks::DRILL,
     gateway_refusal_cost::DRILL,
     gateway_proxy_cost::DRILL,
-    limiter_sockets::DRILL,
-    limiter_default::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.

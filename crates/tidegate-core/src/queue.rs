@@ -4,11 +4,10 @@
 //! may be. Entries live in a slab and in one doubly linked list per class and group, so entering,
 //! leaving from anywhere and finding either end take the same time however many wait.
 
-mod leaves;
+use std::collections::BTreeSet;
 
-use crate::facts::{Class, Facts, GroupId};
+use crate::facts::{Class, GroupId};
 use crate::time::Mono;
-use leaves::Leaves;
 
 /// Order and dropping inside a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +23,16 @@ pub enum Discipline {
 }
 
 /// One waiting request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Whose it is: an index of the owner's own.
     pub(crate) owner: u32,
-    pub(crate) facts: Facts,
+    pub(crate) class: Class,
+    pub(crate) group: GroupId,
     pub(crate) entered: Mono,
     /// When it leaves at the latest.
     pub(crate) leave_at: Mono,
-    /// The next older one of its class and group; of a free node, the next free one.
-    older: u32,
-    newer: u32,
-    /// Its place among the leaves.
-    leave: u32,
+    pub(crate) bytes: u32,
 }
 
 /// Where an entry is; void once the entry has left.
@@ -45,12 +41,6 @@ pub(crate) struct Key(u32);
 
 const NONE: u32 = u32::MAX;
 
-/// How much a vector of `len` gets when it is full: for thousands that wait, twice as much would be
-/// too much to have for nothing.
-pub(crate) fn growth(len: usize) -> usize {
-    (len / 8).max(64)
-}
-
 #[derive(Clone, Copy, Debug)]
 struct List {
     oldest: u32,
@@ -58,31 +48,23 @@ struct List {
     len: u32,
 }
 
-impl Entry {
-    /// A request that enters at `entered`.
-    pub(crate) const fn new(owner: u32, facts: Facts, entered: Mono, leave_at: Mono) -> Self {
-        Self {
-            owner,
-            facts,
-            entered,
-            leave_at,
-            older: NONE,
-            newer: NONE,
-            leave: NONE,
-        }
-    }
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    entry: Entry,
+    older: u32,
+    newer: u32,
 }
 
 /// The waiting requests of one application.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    nodes: Vec<Entry>,
-    /// The first node that is not in use.
-    free: u32,
+    nodes: Vec<Node>,
+    /// Nodes not in use.
+    free: Vec<u32>,
     /// Class by class, and inside a class group by group.
     lists: Vec<List>,
     groups: usize,
-    leaves: Leaves,
+    leaves: BTreeSet<(Mono, Key)>,
     bytes_by_class: [u64; Class::COUNT],
     len_by_class: [u32; Class::COUNT],
     len_by_group: Vec<u32>,
@@ -93,7 +75,7 @@ impl Queue {
     pub(crate) fn new(groups: usize) -> Self {
         Self {
             nodes: Vec::new(),
-            free: NONE,
+            free: Vec::new(),
             lists: vec![
                 List {
                     oldest: NONE,
@@ -103,7 +85,7 @@ impl Queue {
                 groups * Class::COUNT
             ],
             groups,
-            leaves: Leaves::default(),
+            leaves: BTreeSet::new(),
             bytes_by_class: [0; Class::COUNT],
             len_by_class: [0; Class::COUNT],
             len_by_group: vec![0; groups],
@@ -111,27 +93,19 @@ impl Queue {
     }
 
     /// Takes `entry` in as the newest of its class and group. The bound is the caller's affair.
-    pub(crate) fn push(&mut self, mut entry: Entry) -> Key {
-        let Facts {
-            class,
-            group,
-            bytes,
-            ..
-        } = entry.facts;
-        let at = self.list_of(class, group);
+    pub(crate) fn push(&mut self, entry: Entry) -> Key {
+        let at = self.list_of(entry.class, entry.group);
         let older = self.lists[at].newest;
-        entry.older = older;
-        entry.newer = NONE;
-        let index = self.free;
-        let index = if let Some(node) = self.nodes.get_mut(index as usize) {
-            self.free = node.older;
-            *node = entry;
+        let node = Node {
+            entry,
+            older,
+            newer: NONE,
+        };
+        let index = if let Some(index) = self.free.pop() {
+            self.nodes[index as usize] = node;
             index
         } else {
-            if self.nodes.len() == self.nodes.capacity() {
-                self.nodes.reserve_exact(growth(self.nodes.len()));
-            }
-            self.nodes.push(entry);
+            self.nodes.push(node);
             self.nodes.len() as u32 - 1
         };
 
@@ -142,24 +116,21 @@ impl Queue {
         }
         self.lists[at].newest = index;
         self.lists[at].len += 1;
-        self.len_by_class[class.index()] += 1;
-        self.len_by_group[group.0 as usize] += 1;
-        self.bytes_by_class[class.index()] += u64::from(bytes);
-        self.leaves.insert(&mut self.nodes, index);
+        self.len_by_class[entry.class.index()] += 1;
+        self.len_by_group[entry.group.0 as usize] += 1;
+        self.bytes_by_class[entry.class.index()] += u64::from(entry.bytes);
+        self.leaves.insert((entry.leave_at, Key(index)));
         Key(index)
     }
 
     /// Takes the entry at `key` out. The caller holds each key once, until this call.
     pub(crate) fn remove(&mut self, key: Key) -> Entry {
-        self.leaves.remove(&mut self.nodes, key.0);
-        let entry = self.nodes[key.0 as usize];
-        let Entry {
-            facts,
+        let Node {
+            entry,
             older,
             newer,
-            ..
-        } = entry;
-        let at = self.list_of(facts.class, facts.group);
+        } = self.nodes[key.0 as usize];
+        let at = self.list_of(entry.class, entry.group);
         if older == NONE {
             self.lists[at].oldest = newer;
         } else {
@@ -171,23 +142,23 @@ impl Queue {
             self.nodes[newer as usize].older = older;
         }
         self.lists[at].len -= 1;
-        self.len_by_class[facts.class.index()] -= 1;
-        self.len_by_group[facts.group.0 as usize] -= 1;
-        self.bytes_by_class[facts.class.index()] -= u64::from(facts.bytes);
-        self.nodes[key.0 as usize].older = self.free;
-        self.free = key.0;
+        self.len_by_class[entry.class.index()] -= 1;
+        self.len_by_group[entry.group.0 as usize] -= 1;
+        self.bytes_by_class[entry.class.index()] -= u64::from(entry.bytes);
+        let was_in = self.leaves.remove(&(entry.leave_at, key));
+        debug_assert!(was_in, "a key is removed once");
+        self.free.push(key.0);
         entry
     }
 
     /// What waits at `key`.
     pub(crate) fn entry(&self, key: Key) -> &Entry {
-        &self.nodes[key.0 as usize]
+        &self.nodes[key.0 as usize].entry
     }
 
     /// The entry that must leave first, and when.
     pub(crate) fn first_leave(&self) -> Option<(Mono, Key)> {
-        let first = self.leaves.first()?;
-        Some((self.nodes[first as usize].leave_at, Key(first)))
+        self.leaves.first().copied()
     }
 
     /// The oldest entry of `class` in a group that `open` allows.
@@ -268,20 +239,16 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::RouteId;
 
     fn entry(owner: u32, class: Class, group: u16, at: u64) -> Entry {
-        let facts = Facts {
+        Entry {
+            owner,
             class,
-            route: RouteId(0),
             group: GroupId(group),
-            deadline: Mono::MAX,
+            entered: Mono::from_millis(at),
+            leave_at: Mono::from_millis(at + 100),
             bytes: 10,
-            cohort: 0,
-            retry: false,
-        };
-        let (entered, leave_at) = (Mono::from_millis(at), Mono::from_millis(at + 100));
-        Entry::new(owner, facts, entered, leave_at)
+        }
     }
 
     #[test]
@@ -330,11 +297,5 @@ mod tests {
         assert_eq!(queue.first_leave(), Some((Mono::from_millis(105), soon)));
         assert_eq!(queue.lowest_class(|_| true), Some(Class::Background));
         assert_eq!(queue.bytes_below(Class::Critical), 10);
-    }
-
-    #[test]
-    fn an_entry_is_small() {
-        // With its place among the leaves and its ticket: 72 B.
-        assert_eq!(size_of::<Entry>(), 56);
     }
 }
