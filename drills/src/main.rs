@@ -17,6 +17,8 @@ mod gateway_shed_order;
 mod gateway_slow_readers;
 mod gateway_worked_example;
 mod harness;
+mod limiter_default;
+mod limiter_sockets;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -47,6 +49,8 @@ const DRILLS: &[Drill] = &[
     gateway_leaks::DRILL,
     gateway_refusal_cost::DRILL,
     gateway_proxy_cost::DRILL,
+    limiter_sockets::DRILL,
+    limiter_default::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.

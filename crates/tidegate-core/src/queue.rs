@@ -4,10 +4,11 @@
 //! may be. Entries live in a slab and in one doubly linked list per class and group, so entering,
 //! leaving from anywhere and finding either end take the same time however many wait.
 
-use std::collections::BTreeSet;
+mod leaves;
 
-use crate::facts::{Class, GroupId};
+use crate::facts::{Class, Facts, GroupId};
 use crate::time::Mono;
+use leaves::Leaves;
 
 /// Order and dropping inside a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +24,19 @@ pub enum Discipline {
 }
 
 /// One waiting request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// Whose it is: an index of the owner's own.
     pub(crate) owner: u32,
-    pub(crate) class: Class,
-    pub(crate) group: GroupId,
+    pub(crate) facts: Facts,
     pub(crate) entered: Mono,
     /// When it leaves at the latest.
     pub(crate) leave_at: Mono,
-    pub(crate) bytes: u32,
+    /// The next older one of its class and group; of a free node, the next free one.
+    older: u32,
+    newer: u32,
+    /// Its place among the leaves.
+    leave: u32,
 }
 
 /// Where an entry is; void once the entry has left.
@@ -41,6 +45,12 @@ pub(crate) struct Key(u32);
 
 const NONE: u32 = u32::MAX;
 
+/// How much a vector of `len` gets when it is full: for thousands that wait, twice as much would be
+/// too much to have for nothing.
+pub(crate) fn growth(len: usize) -> usize {
+    (len / 8).max(64)
+}
+
 #[derive(Clone, Copy, Debug)]
 struct List {
     oldest: u32,
@@ -48,23 +58,31 @@ struct List {
     len: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    entry: Entry,
-    older: u32,
-    newer: u32,
+impl Entry {
+    /// A request that enters at `entered`.
+    pub(crate) const fn new(owner: u32, facts: Facts, entered: Mono, leave_at: Mono) -> Self {
+        Self {
+            owner,
+            facts,
+            entered,
+            leave_at,
+            older: NONE,
+            newer: NONE,
+            leave: NONE,
+        }
+    }
 }
 
 /// The waiting requests of one application.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    nodes: Vec<Node>,
-    /// Nodes not in use.
-    free: Vec<u32>,
+    nodes: Vec<Entry>,
+    /// The first node that is not in use.
+    free: u32,
     /// Class by class, and inside a class group by group.
     lists: Vec<List>,
     groups: usize,
-    leaves: BTreeSet<(Mono, Key)>,
+    leaves: Leaves,
     bytes_by_class: [u64; Class::COUNT],
     len_by_class: [u32; Class::COUNT],
     len_by_group: Vec<u32>,
@@ -75,7 +93,7 @@ impl Queue {
     pub(crate) fn new(groups: usize) -> Self {
         Self {
             nodes: Vec::new(),
-            free: Vec::new(),
+            free: NONE,
             lists: vec![
                 List {
                     oldest: NONE,
@@ -85,7 +103,7 @@ impl Queue {
                 groups * Class::COUNT
             ],
             groups,
-            leaves: BTreeSet::new(),
+            leaves: Leaves::default(),
             bytes_by_class: [0; Class::COUNT],
             len_by_class: [0; Class::COUNT],
             len_by_group: vec![0; groups],
@@ -93,19 +111,27 @@ impl Queue {
     }
 
     /// Takes `entry` in as the newest of its class and group. The bound is the caller's affair.
-    pub(crate) fn push(&mut self, entry: Entry) -> Key {
-        let at = self.list_of(entry.class, entry.group);
+    pub(crate) fn push(&mut self, mut entry: Entry) -> Key {
+        let Facts {
+            class,
+            group,
+            bytes,
+            ..
+        } = entry.facts;
+        let at = self.list_of(class, group);
         let older = self.lists[at].newest;
-        let node = Node {
-            entry,
-            older,
-            newer: NONE,
-        };
-        let index = if let Some(index) = self.free.pop() {
-            self.nodes[index as usize] = node;
+        entry.older = older;
+        entry.newer = NONE;
+        let index = self.free;
+        let index = if let Some(node) = self.nodes.get_mut(index as usize) {
+            self.free = node.older;
+            *node = entry;
             index
         } else {
-            self.nodes.push(node);
+            if self.nodes.len() == self.nodes.capacity() {
+                self.nodes.reserve_exact(growth(self.nodes.len()));
+            }
+            self.nodes.push(entry);
             self.nodes.len() as u32 - 1
         };
 
@@ -116,21 +142,24 @@ impl Queue {
         }
         self.lists[at].newest = index;
         self.lists[at].len += 1;
-        self.len_by_class[entry.class.index()] += 1;
-        self.len_by_group[entry.group.0 as usize] += 1;
-        self.bytes_by_class[entry.class.index()] += u64::from(entry.bytes);
-        self.leaves.insert((entry.leave_at, Key(index)));
+        self.len_by_class[class.index()] += 1;
+        self.len_by_group[group.0 as usize] += 1;
+        self.bytes_by_class[class.index()] += u64::from(bytes);
+        self.leaves.insert(&mut self.nodes, index);
         Key(index)
     }
 
     /// Takes the entry at `key` out. The caller holds each key once, until this call.
     pub(crate) fn remove(&mut self, key: Key) -> Entry {
-        let Node {
-            entry,
+        self.leaves.remove(&mut self.nodes, key.0);
+        let entry = self.nodes[key.0 as usize];
+        let Entry {
+            facts,
             older,
             newer,
-        } = self.nodes[key.0 as usize];
-        let at = self.list_of(entry.class, entry.group);
+            ..
+        } = entry;
+        let at = self.list_of(facts.class, facts.group);
         if older == NONE {
             self.lists[at].oldest = newer;
         } else {
@@ -142,23 +171,23 @@ impl Queue {
             self.nodes[newer as usize].older = older;
         }
         self.lists[at].len -= 1;
-        self.len_by_class[entry.class.index()] -= 1;
-        self.len_by_group[entry.group.0 as usize] -= 1;
-        self.bytes_by_class[entry.class.index()] -= u64::from(entry.bytes);
-        let was_in = self.leaves.remove(&(entry.leave_at, key));
-        debug_assert!(was_in, "a key is removed once");
-        self.free.push(key.0);
+        self.len_by_class[facts.class.index()] -= 1;
+        self.len_by_group[facts.group.0 as usize] -= 1;
+        self.bytes_by_class[facts.class.index()] -= u64::from(facts.bytes);
+        self.nodes[key.0 as usize].older = self.free;
+        self.free = key.0;
         entry
     }
 
     /// What waits at `key`.
     pub(crate) fn entry(&self, key: Key) -> &Entry {
-        &self.nodes[key.0 as usize].entry
+        &self.nodes[key.0 as usize]
     }
 
     /// The entry that must leave first, and when.
     pub(crate) fn first_leave(&self) -> Option<(Mono, Key)> {
-        self.leaves.first().copied()
+        let first = self.leaves.first()?;
+        Some((self.nodes[first as usize].leave_at, Key(first)))
     }
 
     /// The oldest entry of `class` in a group that `open` allows.
@@ -239,16 +268,20 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::RouteId;
 
     fn entry(owner: u32, class: Class, group: u16, at: u64) -> Entry {
-        Entry {
-            owner,
+        let facts = Facts {
             class,
+            route: RouteId(0),
             group: GroupId(group),
-            entered: Mono::from_millis(at),
-            leave_at: Mono::from_millis(at + 100),
+            deadline: Mono::MAX,
             bytes: 10,
-        }
+            cohort: 0,
+            retry: false,
+        };
+        let (entered, leave_at) = (Mono::from_millis(at), Mono::from_millis(at + 100));
+        Entry::new(owner, facts, entered, leave_at)
     }
 
     #[test]
@@ -297,5 +330,11 @@ mod tests {
         assert_eq!(queue.first_leave(), Some((Mono::from_millis(105), soon)));
         assert_eq!(queue.lowest_class(|_| true), Some(Class::Background));
         assert_eq!(queue.bytes_below(Class::Critical), 10);
+    }
+
+    #[test]
+    fn an_entry_is_small() {
+        // With its place among the leaves and its ticket: 72 B.
+        assert_eq!(size_of::<Entry>(), 56);
     }
 }

@@ -70,7 +70,10 @@ fn the_core_depends_on_nothing() {
         dependencies(manifest, &["dependencies", "build-dependencies"]),
         Vec::<String>::new()
     );
-    assert_eq!(dependencies(manifest, &["dev-dependencies"]), ["proptest"]);
+    assert_eq!(
+        dependencies(manifest, &["dev-dependencies"]),
+        ["allocation-counter", "proptest"]
+    );
 }
 
 #[test]

@@ -102,6 +102,30 @@ impl Gateway {
         self.child.id()
     }
 
+    /// Starts one that is told nothing but where `upstream` is, and waits until it is ready.
+    pub(crate) fn start_bare(upstream: SocketAddr) -> anyhow::Result<Self> {
+        let mut command = Command::new(binary()?);
+        command.args(["run", "--upstream", &format!("http://{upstream}")]);
+        // Where it listens is no matter of protection, and the usual ports may be taken.
+        command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        Self::ready(command, TempDir::new()?)
+    }
+
+    fn ready(mut command: Command, dir: TempDir) -> anyhow::Result<Self> {
+        let log = dir.path().join("log");
+        command.stderr(File::create(&log)?);
+        let child = Child::start(command, "tidegate: listening on ", READY_TIMEOUT)
+            .with_context(|| format!("its log ends with:\n{}", tail(&log)))?;
+        let (address, admin) = addresses(child.ready_line())
+            .with_context(|| format!("not a line of readiness: {}", child.ready_line()))?;
+        Ok(Self {
+            child,
+            address,
+            admin,
+            dir,
+        })
+    }
+
     /// What `/metrics` says now. A gateway that has panicked meanwhile is an error, whatever it says.
     pub(crate) fn metrics(&self) -> anyhow::Result<Metrics> {
         let log = self.log();

@@ -22,6 +22,10 @@ pub(crate) struct ShopSetup {
     pub(crate) service_ms: u64,
     /// Bytes of an ordinary answer's body.
     pub(crate) answer_bytes: usize,
+    /// By how much `/recommend` jobs take longer.
+    pub(crate) recommend_factor: u32,
+    /// Whether it keeps how long each slot was held.
+    pub(crate) times_kept: bool,
     /// The core it is kept on; `None` for whichever is free.
     pub(crate) core: Option<usize>,
 }
@@ -40,6 +44,8 @@ impl ShopSetup {
             slots,
             service_ms,
             answer_bytes: 256,
+            recommend_factor: 1,
+            times_kept: false,
             core: None,
         }
     }
@@ -53,6 +59,10 @@ impl ShopProcess {
         command.args(["--slots", &setup.slots.to_string()]);
         command.args(["--service-ms", &setup.service_ms.to_string()]);
         command.args(["--answer-bytes", &setup.answer_bytes.to_string()]);
+        command.args(["--recommend-factor", &setup.recommend_factor.to_string()]);
+        if setup.times_kept {
+            command.arg("--keep-times");
+        }
 
         let child = Child::start(command, "shop: listening on ", READY_TIMEOUT)?;
         if let Some(core) = setup.core {
@@ -79,7 +89,13 @@ impl ShopProcess {
         Ok(serde_json::from_slice(&ask(self.address, "/stats")?)?)
     }
 
-    /// Changes it while it runs: `slots=N`, `recommend_factor=F`, joined by `&`.
+    /// How long slots were held for `/recommend` jobs, or for all others, in µs and one a line.
+    pub(crate) fn times(&self, recommend: bool) -> anyhow::Result<Vec<u8>> {
+        let work = if recommend { "recommend" } else { "serve" };
+        ask(self.address, &format!("/times?work={work}"))
+    }
+
+    /// Changes it while it runs: `slots=N`, `recommend_factor=F`, `stall_ms=N`, joined by `&`.
     pub(crate) fn control(&self, query: &str) -> anyhow::Result<ShopStats> {
         let path = format!("/control?{query}");
         Ok(serde_json::from_slice(&ask(self.address, &path)?)?)

@@ -32,7 +32,7 @@ use escape::{Escape, Turn, Work};
 use surplus::Surplus;
 use throughput::Throughput;
 pub use ticket::Ticket;
-use ticket::{Running, State, Tickets};
+use ticket::{Running, Tickets};
 pub use types::{Action, Arrival, Config, Reason, Recovery, Snapshot, Trigger, Verdict};
 pub use waiting::BOUND_MIN;
 
@@ -63,7 +63,7 @@ impl Admission {
             service: ServiceTimes::new(config.routes),
             limit,
             occupancy,
-            tickets: Tickets::default(),
+            tickets: Tickets::new(),
             codel: CoDel::default(),
             throughput: Throughput::default(),
             escape: config.escape.then(Escape::new),
@@ -114,7 +114,7 @@ impl Admission {
             .admits(now, self.slots(), facts.class, facts.group)
         {
             let running = self.start(now, facts);
-            return Arrival::Admitted(self.tickets.issue(*facts, State::Running(running)));
+            return Arrival::Admitted(self.tickets.admit(running));
         }
         self.full(now, facts.group);
         if facts.retry && self.is_escaping() {
@@ -156,14 +156,14 @@ impl Admission {
             self.limit.refused(now);
         }
         let running = self.start(now, facts);
-        (self.tickets.issue(*facts, State::Running(running)), verdict)
+        (self.tickets.admit(running), verdict)
     }
 
     /// The first byte of the answer is there: the latency that the limit learns from. Later calls
     /// for the same request change nothing.
     pub fn first_byte(&mut self, now: Mono, ticket: Ticket) {
         let now = self.advance(now);
-        if let Some(State::Running(running)) = self.tickets.state_mut(ticket) {
+        if let Some(running) = self.tickets.running_mut(ticket) {
             running.first_byte.get_or_insert(now);
         }
     }
@@ -172,7 +172,7 @@ impl Admission {
     /// told that it takes too long. Its slot stays taken until [`Admission::done`].
     pub fn abandoned(&mut self, now: Mono, ticket: Ticket) {
         self.advance(now);
-        if let Some(State::Running(running)) = self.tickets.state_mut(ticket) {
+        if let Some(running) = self.tickets.running_mut(ticket) {
             running.abandoned = true;
         }
     }
@@ -180,11 +180,11 @@ impl Admission {
     /// The request no longer uses its slot; whoever waits may start.
     pub fn done(&mut self, now: Mono, ticket: Ticket, ending: Ending, out: &mut Vec<Action>) {
         let now = self.advance(now);
-        let Some((facts, running)) = self.tickets.running(ticket) else {
+        let Some(running) = self.tickets.finish(ticket) else {
             debug_assert!(false, "a request is done once, and only after it started");
             return;
         };
-        self.tickets.void(ticket);
+        let facts = running.facts;
 
         self.limit.finished(
             now,
@@ -270,7 +270,7 @@ impl Admission {
 
     /// Whether `ticket` holds a slot.
     pub(crate) fn is_inside(&self, ticket: Ticket) -> bool {
-        self.tickets.running(ticket).is_some()
+        self.tickets.is_running(ticket)
     }
 
     /// The last changes of the limit and what led to them, the oldest first.
@@ -358,7 +358,7 @@ impl Admission {
         while let Some(key) = self.next_to_start(now) {
             let entry = *self.queue.entry(key);
             let waited = now.since(entry.entered);
-            let facts = self.tickets.facts(entry.owner);
+            let facts = entry.facts;
             if now + self.service.margin(facts.route) > facts.deadline {
                 self.evict(now, key, Some(Reason::ExpiredInQueue), out);
             } else if self.codel_drops(now, waited) {
@@ -366,7 +366,7 @@ impl Admission {
             } else {
                 self.queue.remove(key);
                 let running = self.start(now, &facts);
-                let ticket = self.tickets.set(entry.owner, State::Running(running));
+                let ticket = self.tickets.start(entry.owner, running);
                 out.push(Action::Start { ticket, waited });
             }
         }
@@ -418,6 +418,7 @@ impl Admission {
             escape.started(now, in_flight);
         }
         Running {
+            facts: *facts,
             started: now,
             first_byte: None,
             tag: self.limit.admitted(now, facts.route, in_flight),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Admission;
 use super::escape::Escape;
-use super::ticket::{State, Waiting};
+use super::ticket::Waiting;
 use super::types::{Action, Arrival, Reason};
 use crate::facts::{Class, Facts, GroupId, RouteId};
 use crate::queue::{Entry, Key};
@@ -22,19 +22,10 @@ impl Admission {
         let patience_ends = now + self.wait_max();
         let too_late = facts.deadline.minus(self.service.margin(facts.route));
         let leave_at = patience_ends.min(too_late);
-        let owner = self.tickets.reserve(*facts);
-        let key = self.queue.push(Entry {
-            owner,
-            class: facts.class,
-            group: facts.group,
-            entered: now,
-            leave_at,
-            bytes: facts.bytes,
-        });
+        let owner = self.tickets.reserve();
+        let key = self.queue.push(Entry::new(owner, *facts, now, leave_at));
         let expires = too_late < patience_ends;
-        let ticket = self
-            .tickets
-            .set(owner, State::Waiting(Waiting { key, expires }));
+        let ticket = self.tickets.wait(owner, Waiting { key, expires });
         Arrival::Queued { ticket, leave_at }
     }
 
@@ -71,7 +62,7 @@ impl Admission {
     /// Whether one more of `class` in `group` may wait, and who has to leave for it.
     pub(super) fn room_for(&self, class: Class, group: GroupId) -> Result<Option<Key>, Reason> {
         let displace = |key: Option<Key>, reason| match key {
-            Some(key) if self.queue.entry(key).class.is_below(class) => Ok(Some(key)),
+            Some(key) if self.queue.entry(key).facts.class.is_below(class) => Ok(Some(key)),
             _ => Err(reason),
         };
         let bound = self.bound();
@@ -115,7 +106,7 @@ impl Admission {
         };
         self.tickets.void(ticket);
         let reason = reason.unwrap_or(timed);
-        self.turned_away(now, entry.class, reason);
+        self.turned_away(now, entry.facts.class, reason);
         out.push(Action::Evict {
             ticket,
             reason,
@@ -193,7 +184,7 @@ impl Admission {
                 let mut next = self.queue.newest(class, |other| other == GroupId(group));
                 while let Some(key) = next {
                     next = self.queue.older(key);
-                    let facts = self.tickets.facts(self.queue.entry(key).owner);
+                    let facts = self.queue.entry(key).facts;
                     let done = now + self.work_off(ahead + newer) + self.usual_time(facts.route);
                     if facts.retry {
                         self.evict(now, key, Some(Reason::RetryFirst), out);

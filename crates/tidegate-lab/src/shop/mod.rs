@@ -13,12 +13,14 @@
 //! | `/burn?us=N` | a slot that uses N µs of CPU time |
 //! | `/echo`, `/headers` | the request's body, or its header fields; no slot |
 //! | `/stats` | [`ShopStats`] as JSON; no slot |
-//! | `/control?slots=N&recommend_factor=F` | changes the shop while it runs; no slot |
+//! | `/times?work=serve`, `/times?work=recommend` | how long slots were held for it, in µs, one a line, if times are kept; no slot |
+//! | `/control?slots=N&recommend_factor=F&stall_ms=N` | changes the shop while it runs, or stops all work for N ms; no slot |
 
 mod body;
 mod plan;
 mod site;
 mod slots;
+mod stall;
 mod stats;
 
 use std::io;

@@ -19,6 +19,8 @@ pub struct ShopPlan {
     pub answer_bytes: usize,
     /// Replays the same service times.
     pub seed: u64,
+    /// Whether it keeps how long each slot was held, for [`/times`](super).
+    pub times_kept: bool,
 }
 
 impl Default for ShopPlan {
@@ -31,6 +33,7 @@ impl Default for ShopPlan {
             recommend_factor: 1.0,
             answer_bytes: 256,
             seed: 1,
+            times_kept: false,
         }
     }
 }

@@ -69,6 +69,7 @@ async fn respond(
     let work = match request.uri().path() {
         "/stats" => return json(&slots.stats()),
         "/control" => return control(slots, &query),
+        "/times" => return text(times(slots, &query)),
         "/headers" => return text(header_lines(&request)),
         "/echo" => return Response::new(SiteBody::Echo(request.into_body())),
         "/hang" => Work::Hang(Duration::from_millis(
@@ -106,7 +107,24 @@ fn control(slots: &Arc<Slots>, query: &str) -> Response<SiteBody> {
     if let Some(factor) = number(query, "recommend_factor") {
         slots.set_recommend_factor(factor);
     }
+    if let Some(millis) = number(query, "stall_ms") {
+        slots.stall(Duration::from_millis(millis));
+    }
     json(&slots.stats())
+}
+
+fn times(slots: &Slots, query: &str) -> String {
+    let work = if query == "work=recommend" {
+        Work::Recommend
+    } else {
+        Work::Serve
+    };
+    let mut lines = String::new();
+    for time in slots.times(work) {
+        // Writing to a String does not fail.
+        let _ = writeln!(lines, "{}", time.as_micros());
+    }
+    lines
 }
 
 /// The value of `name=…` in `query`, if it is there and a number of the wanted type.

@@ -8,11 +8,15 @@ use bytes::Bytes;
 use tidegate_core::rng::Rng;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
+use super::stall::Stall;
 use super::{ServiceLaw, ShopPlan, ShopStats};
 
 /// Different paths that are counted by name.
 const PATHS_MAX: usize = 1_000;
+/// Service times kept of each kind of work; later ones are not.
+const TIMES_MAX: usize = 1_000_000;
 /// Bytes of a page handed over at a time.
 const PIECE_BYTES: usize = 16 * 1024;
 
@@ -28,6 +32,9 @@ struct State {
     waiting: VecDeque<Job>,
     recommend_factor: f64,
     rng: Rng,
+    stall: Stall,
+    /// How long slots were held for [`Work::Serve`] and [`Work::Recommend`], stalls left out.
+    times: [Vec<Duration>; 2],
 }
 
 /// What a slot is wanted for.
@@ -73,6 +80,8 @@ impl Slots {
             waiting: VecDeque::new(),
             recommend_factor: plan.recommend_factor,
             rng: Rng::new(plan.seed),
+            stall: Stall::default(),
+            times: [Vec::new(), Vec::new()],
         };
         Self {
             plan,
@@ -105,6 +114,17 @@ impl Slots {
 
     pub(super) fn set_recommend_factor(&self, factor: f64) {
         self.lock().recommend_factor = factor;
+    }
+
+    /// Nothing in a slot moves for `lasts` from now on.
+    pub(super) fn stall(&self, lasts: Duration) {
+        self.lock().stall.begin(Instant::now(), lasts);
+    }
+
+    /// How long slots were held for `work` so far, stalls left out.
+    pub(super) fn times(&self, work: Work) -> Vec<Duration> {
+        let state = self.lock();
+        kind(work).map_or_else(Vec::new, |kind| state.times[kind].clone())
     }
 
     pub(super) fn connected(&self) {
@@ -163,6 +183,30 @@ impl Slots {
         mean.mul_f64(sum / f64::from(stages))
     }
 
+    /// Waits until work of `length` is done, however often it is held up, and notes how long it
+    /// took.
+    async fn work(&self, work: Work, length: Duration) {
+        if length.is_zero() {
+            return;
+        }
+        let begun = Instant::now();
+        let (mut end, mut stalled) = self.lock().stall.end(begun, begun + length);
+        loop {
+            tokio::time::sleep_until(end).await;
+            let later = self.lock().stall.end(begun, begun + length);
+            if later.0 <= end {
+                break;
+            }
+            (end, stalled) = later;
+        }
+        if let Some(kind) = kind(work) {
+            let times = &mut self.lock().times[kind];
+            if self.plan.times_kept && times.len() < TIMES_MAX {
+                times.push(begun.elapsed().saturating_sub(stalled));
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Counters are whole between any two statements, so a panic elsewhere does not spoil them.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -194,9 +238,7 @@ impl Drop for Inside {
 async fn work_off(slots: Arc<Slots>, mut job: Job) {
     loop {
         let length = slots.length(job.work);
-        if !length.is_zero() {
-            tokio::time::sleep(length).await;
-        }
+        slots.work(job.work, length).await;
         match job.work {
             Work::Page(bytes) => hand_over_page(&slots, bytes, job).await,
             Work::Burn(time) => {
@@ -265,6 +307,15 @@ fn burn(time: Duration) {
         for _ in 0..2_000 {
             std::hint::black_box(rng.next_u64());
         }
+    }
+}
+
+/// Where the times of `work` are kept.
+const fn kind(work: Work) -> Option<usize> {
+    match work {
+        Work::Serve => Some(0),
+        Work::Recommend => Some(1),
+        Work::Hang(_) | Work::Burn(_) | Work::Page(_) => None,
     }
 }
 

@@ -174,3 +174,29 @@ async fn burning_uses_cpu_time_and_other_laws_keep_the_mean() {
         200
     );
 }
+
+#[tokio::test]
+async fn a_stall_holds_all_work_up_and_is_not_part_of_its_time() {
+    let plan = ShopPlan {
+        slots: 2,
+        service: Duration::from_millis(20),
+        times_kept: true,
+        ..ShopPlan::default()
+    };
+    let shop = Shop::open(ANYWHERE, plan).unwrap();
+    let stall = Request::get("/control?stall_ms=300");
+    ask(shop.address(), &stall).await.unwrap();
+    let begun = std::time::Instant::now();
+
+    ask(shop.address(), &Request::get("/browse/1"))
+        .await
+        .unwrap();
+    let took = begun.elapsed();
+    let times = ask(shop.address(), &Request::get("/times?work=serve")).await;
+
+    let times = String::from_utf8(times.unwrap().body).unwrap();
+    let micros: u64 = times.trim().parse().expect("one job, one line");
+    assert!(took >= Duration::from_millis(250), "{took:?}");
+    assert!(micros >= 20_000, "{micros}");
+    assert!(u128::from(micros) < took.as_micros() - 200_000, "{micros}");
+}

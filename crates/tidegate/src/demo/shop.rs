@@ -33,6 +33,9 @@ pub(crate) struct ShopArgs {
     /// Bytes of an ordinary answer's body.
     #[arg(long, default_value_t = 256)]
     pub(crate) answer_bytes: usize,
+    /// Keep how long each slot was held, and tell at /times.
+    #[arg(long)]
+    pub(crate) keep_times: bool,
 }
 
 /// How the times of jobs are spread.
@@ -59,6 +62,7 @@ pub(crate) fn shop(args: ShopArgs) -> anyhow::Result<ExitCode> {
         recommend_factor: args.recommend_factor,
         answer_bytes: args.answer_bytes,
         seed: 1,
+        times_kept: args.keep_times,
     };
     raise_file_limit(FILES_WANTED)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

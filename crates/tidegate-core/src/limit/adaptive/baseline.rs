@@ -10,8 +10,8 @@ use crate::time::nanos;
 /// Samples of a route before its baseline is used.
 const KNOWN_AFTER: u32 = 8;
 
-/// Up to this many samples a baseline is their plain mean; later it moves only as told.
-pub(super) const YOUNG_UNTIL: u32 = 200;
+/// Samples are not counted beyond this.
+const SAMPLES_MAX: u32 = 10_000;
 
 /// Requests a route needs in one cohort before its old baseline moves.
 const MOVES_AFTER: u32 = 4;
@@ -30,7 +30,7 @@ pub(super) enum Way {
 #[derive(Clone, Copy, Debug, Default)]
 struct Baseline {
     latency_ns: f64,
-    /// Up to [`YOUNG_UNTIL`].
+    /// Up to [`SAMPLES_MAX`].
     samples: u32,
     /// Mean latency in the cohort that was marked; 0 where that had too few requests.
     marked_ns: f64,
@@ -57,15 +57,21 @@ impl Baselines {
         (baseline.samples >= KNOWN_AFTER).then_some(baseline.latency_ns)
     }
 
-    /// Takes a cohort into the means of routes that have few samples yet. What is known to be
-    /// inflated by `inflation` is taken for that much less.
-    pub(super) fn learn_young(&mut self, cohort: &Cohort, age_ns: f64, inflation: f64) {
+    /// Takes a cohort into the means of routes that have fewer than `young_until` samples yet. What
+    /// is inflated by `inflation` is taken for that much less.
+    pub(super) fn learn_young(
+        &mut self,
+        cohort: &Cohort,
+        since_opened: Duration,
+        inflation: f64,
+        young_until: u32,
+    ) {
         self.used = self.used.max(cohort.routes().len());
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
-            let Some(mean_ns) = totals.mean_ns_at(age_ns) else {
+            let Some(mean_ns) = totals.mean_ns_at(since_opened) else {
                 continue;
             };
-            if baseline.samples >= YOUNG_UNTIL {
+            if baseline.samples >= young_until {
                 continue;
             }
             let known = f64::from(baseline.samples);
@@ -76,7 +82,7 @@ impl Baselines {
             baseline.samples = baseline
                 .samples
                 .saturating_add(totals.requests())
-                .min(YOUNG_UNTIL);
+                .min(SAMPLES_MAX);
         }
     }
 
@@ -85,13 +91,13 @@ impl Baselines {
     pub(super) fn pull(
         &mut self,
         cohort: &Cohort,
-        age_ns: f64,
+        since_opened: Duration,
         spread: f64,
         weight: f64,
         way: Way,
     ) {
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
-            let Some(mean_ns) = totals.mean_ns_at(age_ns) else {
+            let Some(mean_ns) = totals.mean_ns_at(since_opened) else {
                 continue;
             };
             if baseline.samples < KNOWN_AFTER || totals.requests() < MOVES_AFTER {
@@ -107,13 +113,13 @@ impl Baselines {
     }
 
     /// Remembers the means of `cohort` for [`Baselines::adopt_marked`].
-    pub(super) fn mark(&mut self, cohort: &Cohort, age_ns: f64) {
+    pub(super) fn mark(&mut self, cohort: &Cohort, since_opened: Duration) {
         for baseline in &mut self.routes[..self.used] {
             baseline.marked_ns = 0.0;
         }
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
             if totals.requests() >= MOVES_AFTER {
-                baseline.marked_ns = totals.mean_ns_at(age_ns).unwrap_or(0.0);
+                baseline.marked_ns = totals.mean_ns_at(since_opened).unwrap_or(0.0);
             }
         }
     }
@@ -144,7 +150,7 @@ impl Baselines {
             self.used = self.used.max(index + 1);
             let baseline = &mut self.routes[index];
             baseline.latency_ns = nanos(latency) as f64;
-            baseline.samples = samples.min(YOUNG_UNTIL);
+            baseline.samples = samples.min(SAMPLES_MAX);
         }
     }
 }

@@ -91,7 +91,20 @@ impl Changes {
         }
     }
 
+    /// Keeps `change`, as one with the last where both are steps of the same slow change.
     pub(super) fn push(&mut self, change: Change) {
+        let slow = matches!(change.verdict, Verdict::Unused | Verdict::Stalled);
+        let len = self.ring.len();
+        if slow && len > 0 {
+            let last = &mut self.ring[(self.oldest + len - 1) % len];
+            if last.verdict == change.verdict {
+                *last = Change {
+                    from: last.from,
+                    ..change
+                };
+                return;
+            }
+        }
         if self.ring.len() < CHANGES_MAX {
             self.ring.push(change);
         } else {

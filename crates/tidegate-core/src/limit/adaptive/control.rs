@@ -14,8 +14,15 @@ use super::{Settings, Sight};
 use crate::limit::Insight;
 use crate::time::{Mono, nanos};
 
-/// Latency may be this much above the baseline before it means a queue.
-const TOLERANCE: f64 = 0.2;
+/// Latency may be this much above the baseline before it means a queue, ...
+const TOLERANCE: f64 = 0.1;
+
+/// ... and above that by this over the square root of what is in flight without a queue: so much
+/// comes and goes by chance, and an application with few workers needs it to keep them all busy.
+const TOLERANCE_ROOT: f64 = 1.0;
+
+/// ... but by no more than this altogether.
+const TOLERANCE_MOST: f64 = 0.5;
 
 /// Further tolerance while the limit is only being found.
 const TOLERANCE_SLOW_START: f64 = 0.3;
@@ -23,8 +30,8 @@ const TOLERANCE_SLOW_START: f64 = 0.3;
 /// Most that is added to the tolerance for chance.
 const NOISE_MAX: f64 = 0.6;
 
-/// The limit after a cut aims at this inflation: in the middle of what is tolerated.
-const AIM: f64 = 1.0 + TOLERANCE / 2.0;
+/// The limit after a cut aims at this part of what is tolerated.
+const AIM: f64 = 0.5;
 
 /// A cut takes the limit to no less than this part of itself.
 const CUT_LEAST: f64 = 0.7;
@@ -33,7 +40,7 @@ const CUT_LEAST: f64 = 0.7;
 const CUT_LEAST_SLOW_START: f64 = 0.4;
 
 /// No cut goes below this part of what the recent throughput needs at the baseline.
-const FLOOR: f64 = 0.9;
+const FLOOR: f64 = 1.0;
 
 /// Requests that ended with too much work, as a part of a cohort, from which on the limit is cut.
 const OVERLOADED: f64 = 0.1;
@@ -54,17 +61,11 @@ const MOSTLY_REFUSED: f64 = 2.0;
 /// The limit after a probe that found it too low while latency was inflated, relative to before.
 const BELOW_INFLATED: f64 = 1.4;
 
-/// The same where latency was fine.
-const BELOW: f64 = 1.05;
-
 /// Above this mean latency a probe would last for minutes.
 const PROBE_LATENCY_MAX_NS: f64 = 5e9;
 
 /// So many cuts one after the other call for a probe.
 const CUTS_IN_A_ROW: u32 = 3;
-
-/// So many cuts to which latency did not respond call for a probe.
-const CUTS_IN_VAIN: u32 = 2;
 
 /// Baselines follow the latency without saturation within about this time.
 const DRIFT: Duration = Duration::from_secs(8);
@@ -81,11 +82,24 @@ const SPREAD_WEIGHT: f64 = 0.3;
 /// A limit in use without inflation rises by this many times its square root, and by at least 1.
 const RAISE: f64 = 0.5;
 
-/// Part of the way that baselines come down to the latency of a probe below which nothing was lost.
-const PULL: f64 = 0.5;
+/// ... or less where inflation is less than this below the threshold.
+const RAISE_ROOM: f64 = 0.1;
 
-/// A cut shows in latency when it was at least this part of the limit.
-const CUT_SEEN: f64 = 0.1;
+/// How far baselines move to the latency of a probe below the knee.
+const PROBE_WEIGHT: f64 = 0.5;
+
+/// A baseline is the plain mean of its first samples, until it is known to within this part of
+/// itself,
+const YOUNG_ERROR: f64 = 0.15;
+
+/// ... from at least
+const YOUNG_LEAST: f64 = 200.0;
+
+/// ... and at most so many.
+const YOUNG_MOST: f64 = 2000.0;
+
+/// Cuts tell something when they have come to this part of the limit before the first.
+const CUT_TELLS: f64 = 0.25;
 
 /// Latency responds to a cut when it falls by at least this part of it.
 const CUT_RESPONSE: f64 = 0.3;
@@ -104,6 +118,12 @@ const PROBE_LATENCIES: f64 = 3.0;
 
 /// ... and at least this long.
 const SPAN_LEAST: Duration = Duration::from_millis(50);
+
+/// A cohort for which requests are few is open for this long,
+const SPAN_LONG: Duration = Duration::from_secs(1);
+
+/// ... and during a probe for this long.
+const PROBE_SPAN_LONG: Duration = Duration::from_secs(4);
 
 /// A closed cohort is evaluated after this many mean latencies,
 const DRAIN_LATENCIES: u32 = 10;
@@ -187,31 +207,15 @@ impl Pace {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cuts {
     in_a_row: u32,
-    /// Those to which latency did not respond.
-    in_vain: u32,
-    /// The limit before the last one, and the inflation.
-    last: Option<(f64, f64)>,
+    /// How things stood before the first of them.
+    before: Option<Stand>,
 }
 
-impl Cuts {
-    /// Looks at what the last cut did to latency, now that `limit` has been tried.
-    fn judge(&mut self, limit: f64, inflation: f64) {
-        if let Some((limit_before, inflation_before)) = self.last {
-            let step = 1.0 - limit / limit_before;
-            if step >= CUT_SEEN {
-                let response = (1.0 - inflation / inflation_before) / step;
-                self.in_vain = if response < CUT_RESPONSE {
-                    self.in_vain + 1
-                } else {
-                    0
-                };
-            }
-        }
-    }
-
-    const fn call_for_probe(&self) -> bool {
-        self.in_a_row >= CUTS_IN_A_ROW || self.in_vain >= CUTS_IN_VAIN
-    }
+#[derive(Clone, Copy, Debug)]
+struct Stand {
+    limit: f64,
+    inflation: f64,
+    reference: Reference,
 }
 
 /// Decides on the limit, cohort by cohort.
@@ -265,7 +269,7 @@ impl Controller {
         let mut controller = Self::new(settings, seed);
         controller.limit = settings.bounds.clamp(learnt.limit);
         controller.baselines.import(learnt);
-        controller.best.see(Mono::default(), learnt.throughput);
+        controller.best.see(Mono::default(), learnt.throughput, 1.0);
         controller.phase = Phase::Steady;
         controller
     }
@@ -324,14 +328,16 @@ impl Controller {
         } else {
             Duration::ZERO
         };
-        let (spans, admissions_least) = match self.phase {
+        let (spans, span_long, admissions_least) = match self.phase {
             Phase::Probing(_) => (
                 PROBE_LATENCIES,
+                PROBE_SPAN_LONG,
                 sample_size(self.pace.spread, PROBE_ERROR)
                     .clamp(PROBE_REQUESTS_LEAST, PROBE_REQUESTS_MOST),
             ),
             Phase::SlowStart | Phase::Steady => (
                 SPAN_LATENCIES,
+                SPAN_LONG,
                 sample_size(self.pace.spread, MEAN_ERROR).clamp(REQUESTS_LEAST, REQUESTS_MOST),
             ),
         };
@@ -339,6 +345,7 @@ impl Controller {
             settle,
             span_least: latency.mul_f64(spans).max(SPAN_LEAST),
             admissions_least: admissions_least as u32,
+            span_long,
             drain_most: (latency * DRAIN_LATENCIES).max(DRAIN_LEAST),
         }
     }
@@ -388,9 +395,16 @@ impl Controller {
 
     fn take_in(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         self.pace.see(reading);
-        self.best.see(now, reading.throughput());
+        self.best.see(now, reading.worked, reading.seconds);
+        // What is inflated beyond chance is taken for that much less.
+        let inflation = if reading.inflation > self.threshold(reading) {
+            reading.inflation
+        } else {
+            1.0
+        };
+        let young = sample_size(self.pace.spread, YOUNG_ERROR).clamp(YOUNG_LEAST, YOUNG_MOST);
         self.baselines
-            .learn_young(cohort, reading.age_ns, reading.inflation);
+            .learn_young(cohort, reading.since_opened, inflation, young as u32);
         let probing = match self.phase {
             Phase::Probing(probe) => {
                 self.conclude(now, probe, cohort, reading);
@@ -410,7 +424,10 @@ impl Controller {
             self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
         } else if !reading.saturated {
             self.rest(now, cohort, reading);
-        } else if probing && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS {
+        } else if probing
+            && reading.full >= probe::FULL
+            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
+        {
             self.begin_probe(now, cohort, reading);
         } else if reading.inflation <= self.tolerated(reading) {
             self.raise(now, reading);
@@ -423,7 +440,17 @@ impl Controller {
     fn threshold(&self, reading: &Reading) -> f64 {
         let spread = reading.spread.unwrap_or(self.pace.spread);
         let noise = (2.0 * spread / reading.known.max(1.0).sqrt()).min(NOISE_MAX);
-        (1.0 + TOLERANCE + noise).min(self.guards.inflation_max(reading))
+        (1.0 + self.tolerance(reading.inflation) + noise).min(self.guards.inflation_max(reading))
+    }
+
+    fn tolerance(&self, inflation: f64) -> f64 {
+        let without_queue = (self.limit / inflation.max(1.0)).max(1.0);
+        (TOLERANCE + TOLERANCE_ROOT / without_queue.sqrt()).min(TOLERANCE_MOST)
+    }
+
+    /// The inflation that a limit should lead to.
+    fn aim(&self, inflation: f64) -> f64 {
+        1.0 + AIM * self.tolerance(inflation)
     }
 
     fn tolerated(&self, reading: &Reading) -> f64 {
@@ -439,8 +466,13 @@ impl Controller {
     fn rest(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         let span = now.since(cohort.opened);
         let weight = (span.as_secs_f64() / DRIFT.as_secs_f64()).min(1.0);
-        self.baselines
-            .pull(cohort, reading.age_ns, self.pace.spread, weight, Way::Both);
+        self.baselines.pull(
+            cohort,
+            reading.since_opened,
+            self.pace.spread,
+            weight,
+            Way::Both,
+        );
         self.cuts = Cuts::default();
         let least = f64::from(self.settings.bounds.initial());
         if let Some(limit) = self.usage.decayed(self.limit, least, span) {
@@ -464,17 +496,34 @@ impl Controller {
                 self.change(now, self.limit * growth, Verdict::Grown, reading, None);
             }
             Phase::Steady | Phase::Probing(_) => {
-                let step = (RAISE * self.limit.sqrt()).max(1.0);
+                let room = self.threshold(reading) - reading.inflation;
+                let full = (room / RAISE_ROOM).clamp(0.0, 1.0);
+                let step = (RAISE * self.limit.sqrt() * full).max(1.0);
                 self.change(now, self.limit + step, Verdict::Raised, reading, None);
             }
         }
     }
 
     fn cut_for_latency(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
-        self.cuts.judge(self.limit, reading.inflation);
-        if self.cuts.call_for_probe() && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS {
+        if let Some(response) = self.cut_in_vain(reading) {
+            self.learn_longer(now, reading, response);
+            return;
+        }
+        if self.cuts.in_a_row >= CUTS_IN_A_ROW
+            && self.timetable.may_be_early(now)
+            && reading.full >= probe::FULL
+            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
+        {
             self.begin_probe(now, cohort, reading);
             return;
+        }
+        if self.cuts.before.is_none() {
+            self.baselines.mark(cohort, reading.since_opened);
+            self.cuts.before = Some(Stand {
+                limit: self.limit,
+                inflation: reading.inflation,
+                reference: self.reference,
+            });
         }
         let least = match self.phase {
             Phase::SlowStart => CUT_LEAST_SLOW_START,
@@ -482,17 +531,38 @@ impl Controller {
         };
         self.cut(
             now,
-            (AIM / reading.inflation).max(least),
+            (self.aim(reading.inflation) / reading.inflation).max(least),
             Verdict::Cut,
             reading,
         );
+    }
+
+    /// The response of throughput to the cuts so far, if latency has not responded to them but
+    /// throughput has: then it is not a queue that takes the time.
+    fn cut_in_vain(&self, reading: &Reading) -> Option<f64> {
+        let before = self.cuts.before?;
+        let step = 1.0 - self.limit.floor() / before.limit.floor();
+        if step < CUT_TELLS || self.sight == Sight::Part {
+            return None;
+        }
+        let latency = (1.0 - reading.inflation / before.inflation) / step;
+        let throughput = (1.0 - self.reference.per_second() / before.reference.per_second()) / step;
+        (latency < CUT_RESPONSE && throughput > probe::FOLLOWS).then_some(throughput)
+    }
+
+    /// Things take longer than was known: the latency of before is the new baseline.
+    fn learn_longer(&mut self, now: Mono, reading: &Reading, response: f64) {
+        let limit = self.cuts.before.map_or(self.limit, |before| before.limit);
+        self.cuts = Cuts::default();
+        self.baselines.adopt_marked();
+        self.phase = Phase::SlowStart;
+        self.change(now, limit, Verdict::BelowKnee, reading, Some(response));
     }
 
     /// Cuts to `part` of the limit, but not below what the recent throughput needs.
     fn cut(&mut self, now: Mono, part: f64, verdict: Verdict, reading: &Reading) {
         self.end_slow_start(now);
         self.cuts.in_a_row += 1;
-        self.cuts.last = Some((self.limit, reading.inflation));
         let baseline = self.pace.baseline_ns.unwrap_or(0.0) / 1e9;
         let floor = (FLOOR * self.best.recent(now) * baseline).min(self.limit);
         self.change(now, (self.limit * part).max(floor), verdict, reading, None);
@@ -509,16 +579,17 @@ impl Controller {
         let inflated = reading.inflation > self.threshold(reading);
         let least = f64::from(self.settings.bounds.min());
         let most = f64::from(self.settings.bounds.max());
-        let up = self.limit * probe::DOWN < least || (inflated && self.timetable.turn());
+        let up = self.limit * probe::DOWN < least;
         let tried = if up && self.guards.allow_raise(reading) && self.sight == Sight::Whole {
             (self.limit * probe::UP).max(self.limit + 2.0).min(most)
         } else {
             (self.limit * probe::DOWN).max(least)
         };
-        self.baselines.mark(cohort, reading.age_ns);
+        self.baselines.mark(cohort, reading.since_opened);
         self.phase = Phase::Probing(Probe {
             began: now,
             before: self.limit,
+            started: self.limit,
             tried,
             inflated,
             reference: self.reference,
@@ -530,9 +601,28 @@ impl Controller {
     fn conclude(&mut self, now: Mono, probe: Probe, cohort: &Cohort, reading: &Reading) {
         let (answer, response) = probe.answer(reading, self.pace.spread);
         let down = probe.tried < probe.before;
+        if down && answer != Answer::Nothing {
+            let least = f64::from(self.settings.bounds.min());
+            let next = probe.lower(now, reading, least);
+            // Nothing queues below the knee, so there latency is the baseline. Above it, latency is
+            // at most nearer to that.
+            let (weight, way) = if probe.may_lie_lower(reading) {
+                (1.0, Way::Down)
+            } else {
+                (PROBE_WEIGHT, Way::Both)
+            };
+            let spread = self.pace.spread;
+            self.baselines
+                .pull(cohort, reading.since_opened, spread, weight, way);
+            if let Some(next) = next {
+                self.phase = Phase::Probing(next);
+                self.change(now, next.tried, Verdict::AboveKnee, reading, response);
+                return;
+            }
+        }
         self.phase = Phase::Steady;
-        self.timetable.next(now, now.since(probe.began));
         self.reference = Reference::default();
+        let enough = self.aim(reading.inflation) * probe.knee(reading);
         let (limit, verdict) = match answer {
             Answer::Below if self.sight == Sight::Part => (probe.before, Verdict::Inconclusive),
             Answer::Below if !self.guards.allow_raise(reading) => {
@@ -543,25 +633,21 @@ impl Controller {
                 self.phase = Phase::SlowStart;
                 (probe.before * BELOW_INFLATED, Verdict::BelowKnee)
             }
-            Answer::Below => (probe.before * BELOW, Verdict::BelowKnee),
-            Answer::Above if down => {
-                self.baselines
-                    .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
-                (probe.before, Verdict::AboveKnee)
-            }
-            Answer::Above => (probe.before, Verdict::AboveKnee),
-            Answer::Falling => {
-                self.baselines
-                    .pull(cohort, reading.age_ns, self.pace.spread, PULL, Way::Down);
-                self.timetable.again(now);
-                (probe.before * probe::DOWN, Verdict::Falling)
-            }
+            Answer::Below if down => (enough.max(probe.before), Verdict::BelowKnee),
+            Answer::Below => (probe.tried, Verdict::BelowKnee),
             Answer::At => (probe.before, Verdict::AtKnee),
-            Answer::Nothing => {
-                self.timetable.again(now);
-                (probe.before, Verdict::Inconclusive)
-            }
+            Answer::Above if down => (enough.clamp(probe.tried, probe.before), Verdict::AboveKnee),
+            Answer::Above => (probe.before, Verdict::AboveKnee),
+            Answer::Falling if down => (probe.tried, Verdict::Falling),
+            Answer::Falling => (probe.before * probe::DOWN, Verdict::Falling),
+            Answer::Nothing => (probe.before, Verdict::Inconclusive),
         };
+        if answer == Answer::Nothing {
+            self.timetable.again(now);
+        } else {
+            let took = now.since(probe.began);
+            self.timetable.next(now, took, probe.started, limit);
+        }
         self.change(now, limit, verdict, reading, response);
     }
 

@@ -60,8 +60,6 @@ pub struct Adaptive {
     controller: Controller,
     cohort: Cohort,
     plan: Plan,
-    /// What requests of the open cohort carry; 0 is carried by those of none.
-    tag: u32,
     latest: Mono,
     /// The last ending, or when the application began to have something to do.
     progress: Mono,
@@ -95,7 +93,6 @@ impl Adaptive {
             cohort: Cohort::new(Mono::default(), &plan),
             plan,
             controller,
-            tag: 1,
             latest: Mono::default(),
             progress: Mono::default(),
         }
@@ -124,7 +121,6 @@ impl Adaptive {
             self.controller.evaluate(now, &self.cohort);
             self.plan = self.controller.plan();
             self.cohort.reopen(now, &self.plan);
-            self.tag = self.tag.wrapping_add(1).max(1);
         }
     }
 }
@@ -136,14 +132,12 @@ impl Limit for Adaptive {
             self.progress = now;
         }
         self.cohort.in_flight_most = self.cohort.in_flight_most.max(in_flight);
-        let mut tag = 0;
-        if self.cohort.closed.is_none() {
-            if self.cohort.admitted == 0 {
-                self.cohort.opened = now;
-            }
-            self.cohort.admit(route);
-            tag = self.tag;
-        }
+        let tag = if self.cohort.closed.is_none() {
+            let limit = self.controller.limit();
+            self.cohort.admit(now, route, in_flight, limit)
+        } else {
+            0
+        };
         self.step(now);
         tag
     }
@@ -157,16 +151,7 @@ impl Limit for Adaptive {
         if sample.ending == Ending::Worked && now >= self.cohort.counted_from {
             self.cohort.worked = self.cohort.worked.saturating_add(1);
         }
-        if sample.tag == self.tag {
-            match sample.ending {
-                Ending::Ignored => self.cohort.forget(sample.route),
-                Ending::Worked => self.cohort.finish(sample.route, sample.latency),
-                Ending::Overloaded => {
-                    self.cohort.overloaded = self.cohort.overloaded.saturating_add(1);
-                    self.cohort.finish(sample.route, sample.latency);
-                }
-            }
-        }
+        self.cohort.finish(sample);
         self.step(now);
     }
 

@@ -7,8 +7,14 @@ use super::throughput::Reference;
 use crate::rng::Rng;
 use crate::time::Mono;
 
-/// The time from one probe to the next.
+/// The time from one probe to the next,
 const EVERY: Duration = Duration::from_secs(10);
+
+/// ... which becomes this long where the limit proves right again and again.
+const MOST: Duration = Duration::from_secs(40);
+
+/// A limit was wrong if a probe moves it by more than this part of itself.
+const WRONG: f64 = 0.15;
 
 /// Probes take one part in so many of the time at most.
 const SHARE: u32 = 20;
@@ -30,7 +36,7 @@ pub(super) const DOWN: f64 = 0.7;
 pub(super) const UP: f64 = 1.5;
 
 /// From this response on, throughput follows the limit.
-const FOLLOWS: f64 = 0.6;
+pub(super) const FOLLOWS: f64 = 0.6;
 
 /// Up to this response, throughput does not depend on the limit.
 const INDEPENDENT: f64 = 0.4;
@@ -41,6 +47,16 @@ const FALLS: f64 = -0.2;
 /// A change of throughput counts when it is this many standard errors.
 const SIGMAS: f64 = 2.0;
 
+/// Where this part of the throughput is left, the knee may lie below the limit that was tried.
+const KEPT: f64 = 0.96;
+
+/// Throughput answers to the limit only when the application is full: this part of the requests
+/// that come in takes the last few slots.
+pub(super) const FULL: f64 = 0.6;
+
+/// The least relative variance that is reckoned with.
+const LEAST_VARIANCE: f64 = 0.1;
+
 /// A probe that is running.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
@@ -48,6 +64,8 @@ pub(super) struct Probe {
     pub(super) began: Mono,
     /// The limit before it.
     pub(super) before: f64,
+    /// The limit before the first of several that follow each other downwards.
+    pub(super) started: f64,
     /// The limit that is tried.
     pub(super) tried: f64,
     /// Whether latency spoke of a queue before it.
@@ -78,14 +96,14 @@ impl Probe {
         let before = self.reference.per_second();
         let limit_before = self.reference.limit();
         let step = self.tried.floor() / limit_before - 1.0;
-        if !reading.saturated || before <= 0.0 || reading.worked <= 0.0 || step.abs() < 0.05 {
+        if reading.full < FULL || before <= 0.0 || reading.worked <= 0.0 || step.abs() < 0.05 {
             return (Answer::Nothing, None);
         }
         let change = reading.throughput() / before - 1.0;
         let response = change / step;
 
         // Requests that follow one another in the same slots vary as their service times do.
-        let variance = (spread * spread).max(1.0);
+        let variance = (spread * spread).max(LEAST_VARIANCE);
         let error = (variance / reading.worked + variance / self.reference.worked()).sqrt();
         let certain = change.abs() > SIGMAS * error;
         let answer = if response > FOLLOWS && certain {
@@ -99,13 +117,55 @@ impl Probe {
         };
         (answer, Some(response))
     }
+
+    /// The next probe down from the limit that was tried, if the knee may lie lower still; `None`
+    /// also when that is too little to go down from.
+    pub(super) fn lower(&self, now: Mono, reading: &Reading, least: f64) -> Option<Self> {
+        let tried = (self.tried * DOWN).max(least);
+        let deeper = self.may_lie_lower(reading) && tried.floor() < self.tried.floor();
+        deeper.then(|| Self {
+            began: now,
+            before: self.tried,
+            started: self.started,
+            tried,
+            inflated: false,
+            reference: Reference::of(reading.worked, reading.seconds, self.tried.floor()),
+        })
+    }
+
+    /// The limit at which throughput stops to follow, if it follows in proportion up to there: as
+    /// much as the throughput before needs at the latency of the limit that was tried.
+    pub(super) fn knee(&self, reading: &Reading) -> f64 {
+        let least = (self.tried / self.before).min(1.0);
+        self.tried.floor() / self.kept(reading).clamp(least, 1.0)
+    }
+
+    /// Whether the knee may lie below the limit that was tried.
+    pub(super) fn may_lie_lower(&self, reading: &Reading) -> bool {
+        self.kept(reading) >= KEPT
+    }
+
+    /// The part of the throughput that is left at the limit that was tried.
+    fn kept(&self, reading: &Reading) -> f64 {
+        let before = self.reference.per_second();
+        if before > 0.0 {
+            reading.throughput() / before
+        } else {
+            1.0
+        }
+    }
 }
 
 /// When the next probe is due.
 #[derive(Clone, Debug)]
 pub(super) struct Timetable {
     at: Option<Mono>,
-    up: bool,
+    /// Between the last probe and the next, without jitter.
+    wait: Duration,
+    /// A probe that latency calls for may come from here on.
+    early_at: Mono,
+    /// Between the last probe and one that latency calls for.
+    early: Duration,
     rng: Rng,
 }
 
@@ -113,7 +173,9 @@ impl Timetable {
     pub(super) const fn new(seed: u64) -> Self {
         Self {
             at: None,
-            up: true,
+            wait: AGAIN,
+            early_at: Mono::from_nanos(0),
+            early: AGAIN,
             rng: Rng::new(seed),
         }
     }
@@ -128,10 +190,9 @@ impl Timetable {
         }
     }
 
-    /// Whether the next probe that may go either way goes up; they take turns.
-    pub(super) const fn turn(&mut self) -> bool {
-        self.up = !self.up;
-        self.up
+    /// Whether there may be a probe that is not due, because latency calls for one.
+    pub(super) fn may_be_early(&self, now: Mono) -> bool {
+        now >= self.early_at
     }
 
     /// The limit was found at `now`.
@@ -144,9 +205,31 @@ impl Timetable {
         self.set(now, AGAIN);
     }
 
-    /// A probe that lasted for `took` has its answer.
-    pub(super) fn next(&mut self, now: Mono, took: Duration) {
-        self.set(now, EVERY.max(took.saturating_mul(SHARE)));
+    /// A probe that lasted for `took` has moved the limit from `before` to `after`.
+    ///
+    /// Where much was wrong, the next one comes soon, though less soon from one to the next. Where
+    /// nothing was, there is less and less reason for another. Latency's calls are heeded less and
+    /// less often too, as long as it is wrong about the limit being too low.
+    pub(super) fn next(&mut self, now: Mono, took: Duration, before: f64, after: f64) {
+        let wrong = (after / before - 1.0).abs() > WRONG;
+        let calm = self.wait >= EVERY;
+        self.wait = match (wrong, calm) {
+            (true, true) => AGAIN,
+            (true, false) => (self.wait * 2).min(EVERY),
+            (false, _) => (self.wait * 2).clamp(EVERY, MOST),
+        };
+        let next = if wrong {
+            self.wait
+        } else {
+            self.wait.max(took.saturating_mul(SHARE))
+        };
+        self.early = if after > before * (1.0 + WRONG) {
+            AGAIN
+        } else {
+            (self.early * 2).min(next)
+        };
+        self.early_at = now + self.early;
+        self.set(now, next);
     }
 
     fn set(&mut self, now: Mono, wait: Duration) {

@@ -1,5 +1,7 @@
 //! What one cohort says, held against the baselines.
 
+use std::time::Duration;
+
 use super::baseline::Baselines;
 use super::cohort::Cohort;
 use crate::time::{Mono, nanos};
@@ -13,8 +15,8 @@ const SPREAD_AFTER: f64 = 20.0;
 /// The figures of one cohort.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// How long unfinished requests have taken, in nanoseconds.
-    pub(super) age_ns: f64,
+    /// How long ago it was opened.
+    pub(super) since_opened: Duration,
     /// Mean latency over all requests, in nanoseconds.
     pub(super) latency_ns: f64,
     /// The mean over the same mix of routes by their baselines, in nanoseconds; `None` while no
@@ -28,6 +30,8 @@ pub(super) struct Reading {
     pub(super) known: f64,
     /// Whether more would have come in, had the limit been higher.
     pub(super) saturated: bool,
+    /// The part of the admitted that found at most a few slots free.
+    pub(super) full: f64,
     /// Requests turned away for each one that was let in.
     pub(super) refused_per_admitted: f64,
     /// The part that ended because there was too much work.
@@ -45,13 +49,13 @@ impl Reading {
         limit: u32,
         now: Mono,
     ) -> Option<Self> {
-        let age_ns = cohort.age_ns(now);
+        let since_opened = now.since(cohort.opened);
         let (mut requests, mut latency_ns) = (0.0, 0.0);
         let (mut known, mut known_latency_ns, mut known_baseline_ns) = (0.0, 0.0, 0.0);
         let (mut finished, mut relative, mut relative_squared) = (0.0, 0.0, 0.0);
         for (index, totals) in cohort.routes().iter().enumerate() {
             let count = f64::from(totals.requests());
-            let total_ns = totals.latency_ns_at(age_ns);
+            let total_ns = totals.latency_ns_at(since_opened);
             requests += count;
             latency_ns += total_ns;
             if let Some(baseline_ns) = baselines.known_ns(index) {
@@ -78,7 +82,7 @@ impl Reading {
             (relative_squared / finished - mean * mean).max(0.0).sqrt() / mean
         });
         Some(Self {
-            age_ns,
+            since_opened,
             latency_ns: latency_ns / requests,
             baseline_ns: (known > 0.0).then(|| known_baseline_ns / known),
             inflation,
@@ -86,6 +90,7 @@ impl Reading {
             known,
             saturated: cohort.refused > 0
                 || f64::from(cohort.in_flight_most) >= SATURATED_SHARE * f64::from(limit),
+            full: f64::from(cohort.full) / f64::from(cohort.admitted.max(1)),
             refused_per_admitted: f64::from(cohort.refused) / f64::from(cohort.admitted.max(1)),
             overloaded: f64::from(cohort.overloaded) / f64::from(cohort.finished.max(1)),
             worked: f64::from(cohort.worked),

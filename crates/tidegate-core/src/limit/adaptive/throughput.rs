@@ -7,25 +7,41 @@ use crate::time::Mono;
 /// The best of this many seconds counts.
 const SECONDS: usize = 5;
 
+/// Throughput is averaged over this many seconds at least.
+const AVERAGED: f64 = 1.0;
+
 /// The reference of a probe is an average of about this long.
 const REFERENCE: f64 = 2.0;
+
+/// ... or of about so many requests, if that is longer.
+const REFERENCE_REQUESTS: f64 = 150.0;
 
 /// The reference is of one limit as long as that moves by no more than this part of itself.
 const SAME_LIMIT: f64 = 0.15;
 
-/// The best throughput of the last seconds.
+/// The best throughput of the last seconds, each second averaged: single cohorts may finish in
+/// bursts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Best {
     per_second: [f64; SECONDS],
     second: u64,
+    /// Counted since the last average.
+    worked: f64,
+    seconds: f64,
 }
 
 impl Best {
-    /// `per_second` was reached by `now`.
-    pub(super) fn see(&mut self, now: Mono, per_second: f64) {
+    /// So many requests worked within the `seconds` before `now`.
+    pub(super) fn see(&mut self, now: Mono, worked: f64, seconds: f64) {
         self.turn(now);
-        let best = &mut self.per_second[(self.second % SECONDS as u64) as usize];
-        *best = best.max(per_second);
+        self.worked += worked;
+        self.seconds += seconds;
+        if self.seconds >= AVERAGED {
+            let best = &mut self.per_second[(self.second % SECONDS as u64) as usize];
+            *best = best.max(self.worked / self.seconds);
+            self.worked = 0.0;
+            self.seconds = 0.0;
+        }
     }
 
     /// The most that was seen in the last five seconds.
@@ -60,13 +76,22 @@ pub(super) struct Reference {
 }
 
 impl Reference {
+    /// What was done in `seconds` at `limit`.
+    pub(super) const fn of(worked: f64, seconds: f64, limit: f64) -> Self {
+        Self {
+            worked,
+            seconds,
+            limit_seconds: limit * seconds,
+        }
+    }
+
     /// Takes in what was done in `seconds` at `limit`; forgets what was done at another.
     pub(super) fn see(&mut self, worked: f64, seconds: f64, limit: f64) {
         if (self.limit() - limit).abs() > SAME_LIMIT * limit {
             *self = Self::default();
         }
         let kept = REFERENCE / (REFERENCE + seconds);
-        if self.seconds + seconds > REFERENCE {
+        if self.seconds + seconds > REFERENCE && self.worked > REFERENCE_REQUESTS {
             self.worked *= kept;
             self.seconds *= kept;
             self.limit_seconds *= kept;

@@ -50,8 +50,6 @@ pub struct Leaf {
 #[derive(Debug)]
 struct Gathering {
     generation: Generation,
-    /// What its requests carry. Never 0 and never with [`ALONE`].
-    tag: u32,
     round: u32,
     closes: Mono,
     cohort: Cohort,
@@ -161,9 +159,9 @@ impl Leaf {
                     settle: gather.settle,
                     span_least: gather.span,
                     admissions_least: 0,
+                    span_long: gather.span,
                     drain_most: Duration::ZERO,
                 };
-                let tag = gathering.as_ref().map_or(0, |gathering| gathering.tag);
                 // The cohort is opened in the place of the last one, so nothing is allocated.
                 let cohort = match gathering.take() {
                     Some(mut last) => {
@@ -175,7 +173,6 @@ impl Leaf {
                 *gathering = Some(Gathering {
                     generation,
                     round: gather.round,
-                    tag: ((tag + 1) & !ALONE).max(1),
                     closes: now + gather.span,
                     cohort,
                 });
@@ -237,10 +234,10 @@ impl Limit for Leaf {
         if let Some(alone) = &mut self.alone {
             return alone.admitted(now, route, in_flight) | ALONE;
         }
+        let limit = self.slots.whole();
         self.gathering_at(now).map_or(0, |gathering| {
             gathering.cohort.in_flight_most = gathering.cohort.in_flight_most.max(in_flight);
-            gathering.cohort.admit(route);
-            gathering.tag
+            gathering.cohort.admit(now, route, in_flight, limit)
         })
     }
 
@@ -258,20 +255,11 @@ impl Limit for Leaf {
             self.totals.latency_us = self.totals.latency_us.saturating_add(latency_ns / 1000);
             self.latency_rest_ns = latency_ns % 1000;
         }
-        if let Some(Gathering { tag, cohort, .. }) = &mut self.gathering {
+        if let Some(Gathering { cohort, .. }) = &mut self.gathering {
             if sample.ending == Ending::Worked && now >= cohort.counted_from {
                 cohort.worked = cohort.worked.saturating_add(1);
             }
-            if sample.tag == *tag {
-                match sample.ending {
-                    Ending::Ignored => cohort.forget(sample.route),
-                    Ending::Worked => cohort.finish(sample.route, sample.latency),
-                    Ending::Overloaded => {
-                        cohort.overloaded = cohort.overloaded.saturating_add(1);
-                        cohort.finish(sample.route, sample.latency);
-                    }
-                }
-            }
+            cohort.finish(sample);
         }
         self.slots.turn();
         self.step(now);
