@@ -78,3 +78,49 @@ fn claim<'a, 'b>(next: &AtomicUsize, cases: &'a [Case<'b>]) -> Option<(usize, &'
     let index = next.fetch_add(1, Ordering::Relaxed);
     cases.get(index).map(|case| (index, case))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::suite::Suite;
+
+    use super::*;
+
+    #[test]
+    fn the_number_of_threads_makes_no_difference() {
+        let scenarios = Suite::named("retry-storm").unwrap().scenarios().unwrap();
+        let ours = Policy::named(Policy::OURS).unwrap();
+        let cases: Vec<Case<'_>> = scenarios
+            .iter()
+            .flat_map(|scenario| [1, 2].map(|seed| (scenario, seed)))
+            .map(|(scenario, seed)| Case {
+                scenario,
+                policy: &ours,
+                seed,
+            })
+            .collect();
+        let run = |threads| {
+            let mut seen = Vec::new();
+            let hashes = run_all(
+                &cases,
+                NonZeroUsize::new(threads).unwrap(),
+                |case, record| (case.scenario.id.clone(), case.seed, record.hash),
+                |progress| seen.push(progress.done),
+            );
+            (hashes, seen)
+        };
+
+        let (alone, progress) = run(1);
+
+        assert_eq!(progress, (1..=cases.len()).collect::<Vec<_>>());
+        assert_eq!(run(3).0, alone);
+        let order: Vec<(&str, u64)> = alone.iter().map(|(id, seed, _)| (&**id, *seed)).collect();
+        assert_eq!(order[..4], [("E1", 1), ("E1", 2), ("E2", 1), ("E2", 2)]);
+    }
+
+    #[test]
+    fn nothing_to_do_is_done_at_once() {
+        let none = run_all(&[], threads(), |_, _| (), |_| {});
+
+        assert!(none.is_empty());
+    }
+}
