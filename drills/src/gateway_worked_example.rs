@@ -97,7 +97,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
 
     let learnt = protected(args, WITHOUT_WORKERS, c, length, vec![user()])?;
     let steady = learnt.report.steady(0);
-    verdict.say(format!("without workers, good/s: {}", series(&learnt.report)));
+    verdict.say(format!("learnt limit, good/s: {}", series(&learnt.report)));
     verdict.add(Figure::share(
         "goodput without workers (adaptive limit), of C",
         learnt.report.goodput(steady, |_| true) / c,

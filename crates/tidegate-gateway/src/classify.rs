@@ -314,4 +314,4 @@ fn waited(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

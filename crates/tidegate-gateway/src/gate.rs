@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::admission::{Action, Admission, Arrival, Reason, Snapshot, Ticket, Verdict};
 use tidegate_core::facts::{Class, Facts, GroupId};
 use tidegate_core::journal::{Event, Header, Outcome};
-use tidegate_core::limit::{Change, Ending};
+use tidegate_core::limit::{Change, Ending, Learnt};
 use tidegate_core::time::Mono;
 use tidegate_http::refusal::Refusal;
 use tokio::time::Sleep;
@@ -21,6 +21,7 @@ use crate::context::{Clock, Thread};
 use crate::journal::Journal;
 use crate::plan::AppPlan;
 use crate::slot::Slot;
+use crate::warm;
 
 /// The door of one application.
 pub struct Gate {
@@ -99,7 +100,7 @@ impl Gate {
             config: plan.admission.clone(),
             limit: plan.limit,
             seed,
-            learnt: None,
+            learnt: warm::read(plan, clock.wall()),
         };
         let journal = plan.journal.as_ref();
         let journal = journal.map(|plan| Arc::new(Journal::start(plan, &header)));
@@ -124,6 +125,11 @@ impl Gate {
     /// Gauges for metrics and status.
     pub fn snapshot(&self) -> Snapshot {
         self.lock().admission.snapshot()
+    }
+
+    /// What the limit of a later process may start from.
+    pub(crate) fn learnt(&self) -> Option<Learnt> {
+        self.lock().admission.learnt()
     }
 
     /// The last changes of the limit, the oldest first.

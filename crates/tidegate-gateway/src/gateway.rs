@@ -21,6 +21,7 @@ use crate::plan::Plan;
 use crate::serve::Server;
 use crate::status::Status;
 use crate::threads::{self, MAILBOX_MAX, Stage};
+use crate::warm::Keeper;
 
 /// Longest wait for threads to end when a gateway is dropped; they are left to themselves then.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -36,6 +37,7 @@ pub struct Gateway {
     connections: Arc<Connections>,
     threads: Vec<Arc<Thread>>,
     running: Vec<JoinHandle<()>>,
+    keeper: Option<Keeper>,
     drain_asked: watch::Sender<bool>,
     stage: watch::Sender<Stage>,
 }
@@ -99,6 +101,7 @@ impl Gateway {
             threads: threads.collect(),
             shared,
             running: Vec::new(),
+            keeper: None,
             drain_asked: watch::channel(false).0,
             stage: watch::channel(Stage::Serving).0,
         };
@@ -107,6 +110,7 @@ impl Gateway {
         if let Some((socket, _)) = admin_socket {
             gateway.run_admin(socket).map_err(StartError::Threads)?;
         }
+        gateway.keeper = Keeper::start(&gateway.shared).map_err(StartError::Threads)?;
         Ok(gateway)
     }
 
@@ -138,11 +142,15 @@ impl Gateway {
             // A thread that has panicked has ended as well.
             drop(thread.join());
         }
-        self.close_journals();
+        self.close_files();
     }
 
-    /// Ends the decision logs, after everything that they should say.
-    fn close_journals(&self) {
+    /// Writes what outlives the process: the ends of the decision logs, and what limits have
+    /// learnt. Both after everything that they should say.
+    fn close_files(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.close();
+        }
         for journal in self.shared.apps.iter().filter_map(|app| app.gate.journal()) {
             journal.close();
         }
@@ -199,7 +207,7 @@ impl Drop for Gateway {
         while self.running.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
             thread::sleep(DROP_LOOK_INTERVAL);
         }
-        self.close_journals();
+        self.close_files();
     }
 }
 

@@ -28,5 +28,6 @@ mod listener;
 mod log;
 mod parts;
 mod threads;
+mod warm;
 
 pub use crate::gateway::{Gateway, StartError};

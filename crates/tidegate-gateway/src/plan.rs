@@ -100,6 +100,8 @@ pub struct AppPlan {
     pub limit: limit::Kind,
     /// Where its decisions are written down; `None` for nowhere.
     pub journal: Option<JournalPlan>,
+    /// The file that keeps what its limit has learnt from one process to the next.
+    pub warm_start: Option<PathBuf>,
     /// Queue, reserves and shares. `routes` equals the length of [`AppPlan::routes`].
     pub admission: admission::Config,
     /// The first that matches a request wins; the last one matches everything and is `other`.

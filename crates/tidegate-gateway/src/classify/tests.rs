@@ -28,7 +28,7 @@ fn route(name: &str, paths: &[&str], class: Option<Class>) -> RoutePlan {
     }
 }
 
-fn app() -> AppPlan {
+pub(crate) fn app() -> AppPlan {
     let mut beta = route("beta", &["/**"], Some(Class::Critical));
     beta.matches.methods = vec![Method::PUT];
     beta.matches.headers = vec![(
@@ -60,6 +60,7 @@ fn app() -> AppPlan {
         on_client_gone: OnClientGone::Hold,
         limit: limit::Kind::Static(NonZeroU32::MIN),
         journal: None,
+        warm_start: None,
         admission: admission::Config {
             hold: Duration::from_millis(200),
             queue_max: 1,

@@ -98,6 +98,7 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
         on_client_gone: OnClientGone::Hold,
         limit: limit::Kind::Static(NonZeroU32::new(workers).unwrap()),
         journal: None,
+        warm_start: None,
         admission: admission::Config {
             hold: LONG,
             queue_max: 10,

@@ -316,6 +316,7 @@ fn shop(address: SocketAddr) -> AppPlan {
         on_client_gone: OnClientGone::Hold,
         limit: Kind::Static(count(32)),
         journal: None,
+        warm_start: None,
         admission: Config {
             hold: Duration::from_secs(10),
             queue_max: 100,

@@ -10,7 +10,7 @@ use tidegate_gateway::plan::{AppPlan, Mode, OnClientGone, UpstreamPlan};
 use tidegate_http::path;
 
 use super::bulkheads;
-use super::journal;
+use super::files;
 use super::keys::APP;
 use super::limit;
 use super::listener::{non_zero, usize_of};
@@ -55,7 +55,7 @@ pub(crate) fn apps(root: &Section<'_>, own: &[SocketAddr], problems: &Problems) 
         let app = app(&section, &mut names, problems);
         refuse_unreachable(&section, &app, &apps);
         refuse_own_address(&section, &app.upstream, own);
-        journal::refuse_shared(&section, &app, &apps);
+        files::refuse_shared(&section, &app, &apps);
         apps.push(app);
     }
     apps
@@ -83,8 +83,9 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
             Some("free") => OnClientGone::Free,
             _ => OnClientGone::Hold,
         },
+        warm_start: files::warm_start(section, &limit),
         limit,
-        journal: journal::journal(section),
+        journal: files::journal(section),
         admission: admission::Config {
             hold: section.span("hold"),
             queue_max: section.count("queue_max"),

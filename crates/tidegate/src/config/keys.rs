@@ -323,6 +323,11 @@ pub(crate) const APP: &[Key] = &[
         },
         Is("64MiB"),
     ),
+    key(
+        "warm_start",
+        Text("path of a file"),
+        Unset("the limit is learnt anew at every start"),
+    ),
     key("decision_log", Text("path of a file"), Unset("no log")),
     key(
         "decision_log_max",

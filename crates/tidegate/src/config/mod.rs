@@ -6,7 +6,7 @@
 mod app;
 mod bulkheads;
 mod file;
-mod journal;
+mod files;
 mod keys;
 mod limit;
 mod listener;

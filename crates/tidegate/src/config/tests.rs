@@ -17,7 +17,7 @@ pub(super) fn plan(text: &str) -> Plan {
 }
 
 /// Every error of `text`: its line, its message, its help.
-fn errors(text: &str) -> Vec<(usize, String, String)> {
+pub(super) fn errors(text: &str) -> Vec<(usize, String, String)> {
     let refused = parse("t.toml", text, &Flags::default()).expect_err("refused");
     let page = refused.to_string();
     let part = |block: &str, start: &str| {
@@ -265,34 +265,6 @@ fn upstreams_that_cannot_be_used_are_refused() {
             .upstream
             .port,
         80
-    );
-}
-
-#[test]
-fn a_decision_log_has_a_file_of_its_own() {
-    let log = "decision_log = \"a.tglog\"\n";
-    let journal = plan(&format!("{MINIMAL}{log}"))
-        .apps
-        .remove(0)
-        .journal
-        .unwrap();
-    assert_eq!(journal.path, std::path::Path::new("a.tglog"));
-    assert_eq!(journal.bytes_max, 1 << 30);
-
-    let two = format!(
-        "{MINIMAL}hosts = [\"a\"]\n{log}[[app]]\nname = \"b\"\nupstream = \"http://127.0.0.1:1\"\n{log}"
-    );
-    assert_eq!(
-        errors(&two)[0].1,
-        "application \"app\" writes its decisions to the same file"
-    );
-    assert_eq!(
-        app_error("decision_log = \"logs/\"").0,
-        "`decision_log = \"logs/\"` names no file"
-    );
-    assert_eq!(
-        app_error("decision_log_max = \"2GiB\"").0,
-        "`decision_log_max` has no effect: no log is written"
     );
 }
 

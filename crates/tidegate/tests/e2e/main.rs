@@ -14,3 +14,4 @@ mod process;
 mod run;
 mod sim;
 mod tomcat;
+mod warm;
