@@ -160,6 +160,12 @@ fn whole(scenario: &Scenario, found: &mut Problems) {
         0,
         "write how many there are, or leave it out where that is not known",
     );
+    found.demand(
+        protection.retry_slots != Some(0),
+        "protection.retry_slots",
+        0,
+        "write how many to each second, or leave it out",
+    );
     for policy in &scenario.beside {
         found.policy("beside", policy);
     }
