@@ -12,9 +12,10 @@ fn known<T: DeserializeOwned>(text: &str) -> Vec<String> {
         Ok(_) => panic!("{text} should not be known"),
         Err(error) => error.message().to_owned(),
     };
-    let (_, names) = error
-        .split_once(", expected ")
-        .unwrap_or_else(|| panic!("{error}"));
+    let Some((_, names)) = error.split_once(", expected ") else {
+        assert!(error.contains("there are no fields"), "{error}");
+        return Vec::new();
+    };
     names
         .split('`')
         .skip(1)
@@ -26,14 +27,9 @@ fn known<T: DeserializeOwned>(text: &str) -> Vec<String> {
 /// The keys of a table of one of several kinds.
 fn known_of_kinds<T: DeserializeOwned>() -> Vec<String> {
     let kinds = known::<T>("kind = \"zzz\"");
-    let keys = kinds.iter().filter_map(|kind| {
-        let text = format!("kind = \"{kind}\"\nzzz = 1");
-        // A kind without keys of its own takes no notice of others.
-        toml::from_str::<T>(&text)
-            .is_err()
-            .then(|| known::<T>(&text))
-    });
-    let keys = keys.flatten();
+    let keys = kinds
+        .iter()
+        .flat_map(|kind| known::<T>(&format!("kind = \"{kind}\"\nzzz = 1")));
     keys.chain(["kind".to_owned()]).collect()
 }
 

@@ -101,7 +101,7 @@ impl Traffic {
             *rate *= factor;
         }
         match &mut self.arrivals {
-            Arrivals::Poisson | Arrivals::Fixed => {}
+            Arrivals::Poisson {} | Arrivals::Fixed {} => {}
             Arrivals::Bursts { size, .. } => *size = (f64::from(*size) * factor).round() as u32,
             Arrivals::Trace { steps, .. } => {
                 let scaled = steps.iter().map(|step| Step {
@@ -115,14 +115,14 @@ impl Traffic {
 }
 
 /// How first attempts are spread in time.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Arrivals {
+    // Braces without fields: of a variant without them, serde lets unknown keys pass.
     /// Independent of each other.
-    #[default]
-    Poisson,
+    Poisson {},
     /// Evenly.
-    Fixed,
+    Fixed {},
     /// `size` at once every `every`, beginning at the traffic's `from`; `rate` is not used.
     Bursts {
         /// How many at once.
@@ -148,6 +148,12 @@ pub struct Step {
     pub at: Duration,
     /// First attempts per second from then on.
     pub rate: f64,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self::Poisson {}
+    }
 }
 
 /// A route and how much of the traffic asks for it.
@@ -196,12 +202,11 @@ pub struct Retry {
 }
 
 /// The pause before the next attempt.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]
 pub enum Pause {
     /// None.
-    #[default]
-    None,
+    None {},
     /// Always the same.
     Fixed {
         /// How long.
@@ -219,6 +224,12 @@ pub enum Pause {
         /// Whether the pause is drawn evenly between 0 and that (full jitter).
         jitter: bool,
     },
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self::None {}
+    }
 }
 
 /// A retry budget shared by the clients of one traffic.

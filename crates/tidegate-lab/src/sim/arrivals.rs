@@ -26,8 +26,8 @@ impl Schedule {
                 every: every.map_or(f64::INFINITY, nanos),
                 until,
             }),
-            Arrivals::Poisson | Arrivals::Fixed => Self::Rated(Rated {
-                even: traffic.arrivals == Arrivals::Fixed,
+            Arrivals::Poisson {} | Arrivals::Fixed {} => Self::Rated(Rated {
+                even: traffic.arrivals == Arrivals::Fixed {},
                 begun: false,
                 at: from,
                 until,

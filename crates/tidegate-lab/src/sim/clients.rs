@@ -234,7 +234,7 @@ impl Mix {
 impl Retrying {
     fn new(retry: &Retry, rng: Rng) -> Self {
         let pause = match retry.pause {
-            Pause::None => retry::Pause::None,
+            Pause::None {} => retry::Pause::None,
             Pause::Fixed { pause } => retry::Pause::Fixed(pause),
             Pause::Backoff { base, most, jitter } => retry::Pause::Backoff { base, most, jitter },
         };

@@ -111,7 +111,7 @@ fn arrivals(traffic: &Traffic, found: &mut Problems) {
         RATE,
     );
     match &traffic.arrivals {
-        Arrivals::Poisson | Arrivals::Fixed => {
+        Arrivals::Poisson {} | Arrivals::Fixed {} => {
             let changes = traffic.changes.iter().any(|change| change.rate.is_some());
             found.demand(
                 traffic.rate != 0.0 || changes,
