@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use tidegate_core::admission::{Action, Admission, Arrival, Config, Ticket};
 use tidegate_core::bulkhead::{Bulkheads, Loan, Portion, Reserve};
 use tidegate_core::facts::{Class, Facts, GroupId, RouteId};
+use tidegate_core::journal::{Encoder, Event, Header, Outcome};
 use tidegate_core::limit::{Ending, Kind};
 use tidegate_core::queue::Discipline;
-use tidegate_core::time::Mono;
+use tidegate_core::time::{Mono, Wall};
 
 const ROUNDS: usize = 7;
 const REPEATS: u32 = 1_000_000;
@@ -38,6 +39,34 @@ fn main() {
             world.out.clear();
         })
     });
+    report("write an admission and a release down", || {
+        let mut world = World::new(100, 0);
+        let mut log = Vec::new();
+        let mut encoder = Encoder::begin(&header(), &mut log);
+        world.time(|world| {
+            let facts = world.facts(Class::Anonymous);
+            let arrival = world.admission.arrive(world.now, &facts, &mut world.out);
+            let Arrival::Admitted(ticket) = arrival else {
+                unreachable!("slots are free");
+            };
+            let (event, outcome) = (Event::Arrive(facts), Outcome::Arrived(arrival));
+            let limit = world.admission.limit();
+            encoder.record(world.now, &event, &outcome, &world.out, limit, &mut log);
+            world.finish(ticket);
+            let done = Event::Done(ticket, Ending::Worked);
+            encoder.record(
+                world.now,
+                &done,
+                &Outcome::Nothing,
+                &world.out,
+                limit,
+                &mut log,
+            );
+            if log.len() > 64 * 1024 {
+                log.clear();
+            }
+        })
+    });
 }
 
 /// The median round, as one line.
@@ -46,6 +75,37 @@ fn report(what: &str, mut round: impl FnMut() -> Duration) {
     rounds.sort();
     let nanos = rounds[ROUNDS / 2].as_nanos() as f64 / f64::from(REPEATS);
     println!("{what:<55} {nanos:>8.1} ns");
+}
+
+/// A beginning for a log; what it says does not matter.
+fn header() -> Header {
+    Header {
+        writer: String::new(),
+        app: String::new(),
+        started: Wall::default(),
+        config: config(0),
+        limit: Kind::Static(NonZeroU32::MIN),
+        seed: 1,
+        learnt: None,
+    }
+}
+
+fn config(waiting: u32) -> Config {
+    let mut bulkheads = Bulkheads::default();
+    bulkheads.reserves[Class::Critical.index()] = Some(Reserve {
+        portion: Portion::Share(0.1),
+        loan: Loan::Lent,
+    });
+    Config {
+        hold: Duration::from_secs(3600),
+        queue_max: waiting,
+        queue_bytes_max: u64::MAX,
+        discipline: Discipline::AdaptiveLifo,
+        bulkheads,
+        routes: 8,
+        escape: true,
+        level: false,
+    }
 }
 
 struct World {
@@ -58,24 +118,9 @@ struct World {
 impl World {
     /// Full slots and `waiting` requests in the queue, of every class but the highest in turn.
     fn new(slots: u32, waiting: u32) -> Self {
-        let mut bulkheads = Bulkheads::default();
-        bulkheads.reserves[Class::Critical.index()] = Some(Reserve {
-            portion: Portion::Share(0.1),
-            loan: Loan::Lent,
-        });
-        let config = Config {
-            hold: Duration::from_secs(3600),
-            queue_max: waiting,
-            queue_bytes_max: u64::MAX,
-            discipline: Discipline::AdaptiveLifo,
-            bulkheads,
-            routes: 8,
-            escape: true,
-            level: false,
-        };
         let limit = Kind::Static(NonZeroU32::new(slots).expect("more than none")).build(1);
         let mut world = Self {
-            admission: Admission::new(config, limit),
+            admission: Admission::new(config(waiting), limit),
             inside: Vec::new(),
             out: Vec::new(),
             now: Mono::from_millis(1),
@@ -103,9 +148,9 @@ impl World {
         start.elapsed()
     }
 
-    fn arrive(&mut self, class: Class) -> Option<Ticket> {
+    fn facts(&mut self, class: Class) -> Facts {
         self.now = self.now + Duration::from_nanos(100);
-        let facts = Facts {
+        Facts {
             class,
             route: RouteId(3),
             group: GroupId(0),
@@ -113,7 +158,11 @@ impl World {
             bytes: 0,
             cohort: 0,
             retry: false,
-        };
+        }
+    }
+
+    fn arrive(&mut self, class: Class) -> Option<Ticket> {
+        let facts = self.facts(class);
         match self
             .admission
             .arrive(self.now, black_box(&facts), &mut self.out)

@@ -135,7 +135,7 @@ fn fit(plan: &mut Plan, allowed: u64) -> anyhow::Result<()> {
         allowed,
         needed,
         connections_max = for_clients,
-        upstream_connections_max = for_learnt,
+        learnt_connections_max = for_learnt,
         "fewer open files are allowed than the connection caps need, so fewer connections are made: \
          raise the hard limit (LimitNOFILE in a systemd unit) or lower connections_max"
     );

@@ -76,7 +76,19 @@ fn show_app(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
         Kind::Aimd(bounds) | Kind::Vegas(bounds) | Kind::Gradient2(bounds) => {
             show_learnt(f, app.limit.name(), bounds)?;
         }
-        Kind::Adaptive(settings) => show_learnt(f, app.limit.name(), settings.bounds)?,
+        Kind::Adaptive(settings) => {
+            show_learnt(f, app.limit.name(), settings.bounds)?;
+            if let Some(latency) = settings.latency_healthy_max {
+                let latency = span(latency);
+                writeln!(
+                    f,
+                    "            no higher while the mean time to the first byte is above {latency}"
+                )?;
+            }
+            if let Some(path) = &app.warm_start {
+                writeln!(f, "            begins where {} left off", path.display())?;
+            }
+        }
     }
     show_queue(f, app)?;
     show_bulkheads(f, app)?;

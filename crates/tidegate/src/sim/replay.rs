@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Take every decision in a decision log once more, and compare.
 ///
 /// Exit code 0: every decision came out again, as far as the log goes; 1: one did not, and is shown;
-/// 2: the log cannot be read, or not to its end.
+/// 2: the log is damaged, or cannot be read.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What `decision_log` of an application names.

@@ -54,10 +54,9 @@ fn nginx_takes_the_example_for_it() {
 fn every_example_configuration_is_sound() {
     for entry in at_root("examples").read_dir().unwrap() {
         let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        // A shape is for `tidegate sim --shape` to read.
+        if name.ends_with(".toml") && !name.starts_with("shape-") {
             let checked = output(&["check", path.to_str().unwrap()]);
             assert_eq!(
                 checked.status.code(),
