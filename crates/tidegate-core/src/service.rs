@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::facts::RouteId;
-use crate::time::nanos;
+use crate::time::{Mono, nanos};
 
 /// Samples after which the mean forgets: it is an average of about this many.
 const MEAN_SPAN: u32 = 256;
@@ -17,6 +17,13 @@ const HALVED_AT: u32 = 1024;
 
 /// A percentile is worked out anew after this many further samples.
 const REFRESHED_EVERY: u32 = 16;
+
+/// An application that finishes nothing for this many mean times stands still, ...
+const STANDSTILL_MEANS: u32 = 3;
+
+/// ... if it has at least so many requests to finish: one alone may just take long. At random,
+/// four would all take this long once in 160,000 times.
+const STANDSTILL_REQUESTS: u32 = 4;
 
 /// Steps per doubling of the time: a percentile is at most 1/8 too high.
 const STEPS_BITS: u32 = 3;
@@ -32,6 +39,9 @@ pub(crate) struct ServiceTimes {
     mean_ns: f64,
     samples: u32,
     routes: Vec<RouteTimes>,
+    last_end: Mono,
+    /// When the application last stood still, from and to.
+    standstill: (Mono, Mono),
 }
 
 #[derive(Clone, Debug)]
@@ -56,15 +66,33 @@ impl ServiceTimes {
             mean_ns: 0.0,
             samples: 0,
             routes: vec![route; usize::from(routes.max(1))],
+            last_end: Mono::default(),
+            standstill: (Mono::default(), Mono::default()),
         }
     }
 
-    /// Learns from one finished request.
-    pub(crate) fn learn(&mut self, route: RouteId, took: Duration) {
+    fn learn(&mut self, route: RouteId, took: Duration) {
         self.samples = (self.samples + 1).min(MEAN_SPAN);
         self.mean_ns += (nanos(took) as f64 - self.mean_ns) / f64::from(self.samples);
         let index = self.index(route);
         self.routes[index].learn(took);
+    }
+
+    /// Learns from a request that was in a slot from `started` to `now`, where `in_flight` were,
+    /// itself included. A time in which the application stood still is no service time: it says
+    /// nothing about how many can be worked off once it goes on.
+    pub(crate) fn finished(&mut self, now: Mono, started: Mono, in_flight: u32, route: RouteId) {
+        let from = started.max(self.last_end);
+        self.last_end = now;
+        let stood_still = self
+            .mean()
+            .is_some_and(|mean| now.since(from) > mean * STANDSTILL_MEANS);
+        if stood_still && in_flight >= STANDSTILL_REQUESTS {
+            self.standstill = (from, now);
+        }
+        let (from, to) = self.standstill;
+        let still = to.since(from.max(started));
+        self.learn(route, now.since(started).saturating_sub(still));
     }
 
     /// The mean time in a slot; `None` before the first sample.
@@ -155,6 +183,28 @@ mod tests {
 
         assert!((ms(400)..ms(450)).contains(&slow), "{slow:?}");
         assert!((ms(20)..ms(23)).contains(&steady), "{steady:?}");
+    }
+
+    #[test]
+    fn a_standstill_is_no_service_time() {
+        let mut times = ServiceTimes::new(1);
+        let at = Mono::from_millis;
+        let mut finish = |from, to, in_flight| {
+            times.finished(at(to), at(from), in_flight, RouteId(0));
+            times.mean().unwrap()
+        };
+        for n in 0..300 {
+            finish(n * 10, n * 10 + 50, 5);
+        }
+
+        let stood_still = finish(3000, 3550, 5);
+        let waited_meanwhile = finish(3400, 3560, 4);
+        let alone = finish(3600, 4200, 1);
+
+        for mean in [stood_still, waited_meanwhile] {
+            assert!((ms(49)..=ms(50)).contains(&mean), "{mean:?}");
+        }
+        assert!(alone > ms(51), "{alone:?}");
     }
 
     #[test]

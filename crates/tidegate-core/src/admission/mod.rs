@@ -197,7 +197,9 @@ impl Admission {
             },
         );
         if ending != Ending::Ignored {
-            self.service.learn(facts.route, now.since(running.started));
+            let in_flight = self.occupancy.total();
+            self.service
+                .finished(now, running.started, in_flight, facts.route);
             self.throughput.count(now);
         }
         if let Some(escape) = &mut self.escape {
