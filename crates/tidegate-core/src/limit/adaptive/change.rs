@@ -18,6 +18,8 @@ pub enum Verdict {
     Overloaded,
     /// Far more than anybody used for a minute.
     Unused,
+    /// Not reached, but less than twice what was in flight.
+    Room,
     /// A probe began.
     Probing,
     /// Probe: throughput follows the limit, so the limit was too low.
@@ -43,6 +45,7 @@ impl Verdict {
             Self::Cut => "cut",
             Self::Overloaded => "overloaded",
             Self::Unused => "unused",
+            Self::Room => "room",
             Self::Probing => "probing",
             Self::BelowKnee => "below_knee",
             Self::AtKnee => "at_knee",
@@ -93,7 +96,10 @@ impl Changes {
 
     /// Keeps `change`, as one with the last where both are steps of the same slow change.
     pub(super) fn push(&mut self, change: Change) {
-        let slow = matches!(change.verdict, Verdict::Unused | Verdict::Stalled);
+        let slow = matches!(
+            change.verdict,
+            Verdict::Unused | Verdict::Room | Verdict::Stalled
+        );
         let len = self.ring.len();
         if slow && len > 0 {
             let last = &mut self.ring[(self.oldest + len - 1) % len];

@@ -163,6 +163,13 @@ const STALL_LEAST_NS: f64 = 100e6;
 /// an application that always works in fits and starts must not escape the limit.
 const STALLS_IN_A_ROW: u32 = 5;
 
+/// After a standstill latency may say for this many times as long that there is a queue: it is what
+/// piled up,
+const AFTERMATH: u32 = 2;
+
+/// ... but for no longer than this.
+const AFTERMATH_MOST: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// The limit is being found.
@@ -234,6 +241,8 @@ pub struct Controller {
     timetable: Timetable,
     cuts: Cuts,
     stalls: u32,
+    /// Until then, what piled up while the application stood still may have to be worked off.
+    aftermath_until: Mono,
     guards: Guards,
     usage: Usage,
     sight: Sight,
@@ -256,6 +265,7 @@ impl Controller {
             timetable: Timetable::new(seed),
             cuts: Cuts::default(),
             stalls: 0,
+            aftermath_until: Mono::from_nanos(0),
             guards: Guards::new(settings.latency_healthy_max),
             usage: Usage::default(),
             sight: Sight::Whole,
@@ -352,13 +362,12 @@ impl Controller {
 
     /// Takes in a cohort that was gathered by the last plan.
     pub fn evaluate(&mut self, now: Mono, cohort: &Cohort) {
-        self.usage.see(now, cohort.in_flight_most);
         let Some(reading) = Reading::of(cohort, &self.baselines, self.limit(), now) else {
             return;
         };
         let limit_before = self.limit;
         if self.stood_still(now, cohort) {
-            self.pass_over(now, &reading);
+            self.pass_over(now, cohort, &reading);
         } else {
             self.stalls = 0;
             self.take_in(now, cohort, &reading);
@@ -380,8 +389,10 @@ impl Controller {
     }
 
     /// The application stood still: the limit of before stands.
-    fn pass_over(&mut self, now: Mono, reading: &Reading) {
+    fn pass_over(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         self.stalls = self.stalls.saturating_add(1);
+        let aftermath = cohort.gap.saturating_mul(AFTERMATH).min(AFTERMATH_MOST);
+        self.aftermath_until = now + aftermath;
         let limit = if let Phase::Probing(probe) = self.phase {
             self.phase = Phase::Steady;
             self.timetable.again(now);
@@ -411,7 +422,7 @@ impl Controller {
                 return;
             }
             Phase::SlowStart => false,
-            Phase::Steady => self.timetable.is_due(now),
+            Phase::Steady => self.timetable.is_due(now) && now >= self.aftermath_until,
         };
         if reading.saturated {
             self.reference
@@ -431,6 +442,8 @@ impl Controller {
             self.begin_probe(now, cohort, reading);
         } else if reading.inflation <= self.tolerated(reading) {
             self.raise(now, reading);
+        } else if now < self.aftermath_until {
+            self.change(now, self.limit, Verdict::Stalled, reading, None);
         } else {
             self.cut_for_latency(now, cohort, reading);
         }
@@ -474,8 +487,12 @@ impl Controller {
             Way::Both,
         );
         self.cuts = Cuts::default();
+        self.usage.see(now, cohort.in_flight_most);
         let least = f64::from(self.settings.bounds.initial());
-        if let Some(limit) = self.usage.decayed(self.limit, least, span) {
+        let limit = self.usage.drifted(self.limit, least, span);
+        if limit > self.limit && self.guards.allow_raise(reading) {
+            self.change(now, limit, Verdict::Room, reading, None);
+        } else if limit < self.limit {
             self.phase = Phase::SlowStart;
             self.change(now, limit, Verdict::Unused, reading, None);
         }
@@ -603,15 +620,15 @@ impl Controller {
         let down = probe.tried < probe.before;
         if down && answer != Answer::Nothing {
             let least = f64::from(self.settings.bounds.min());
-            let next = probe.lower(now, reading, least);
+            let spread = self.pace.spread;
+            let next = probe.lower(now, reading, spread, least);
             // Nothing queues below the knee, so there latency is the baseline. Above it, latency is
             // at most nearer to that.
-            let (weight, way) = if probe.may_lie_lower(reading) {
+            let (weight, way) = if probe.may_lie_lower(reading, spread) {
                 (1.0, Way::Down)
             } else {
                 (PROBE_WEIGHT, Way::Both)
             };
-            let spread = self.pace.spread;
             self.baselines
                 .pull(cohort, reading.since_opened, spread, weight, way);
             if let Some(next) = next {

@@ -8,10 +8,14 @@ use crate::time::{Mono, nanos};
 /// Half of the time over which the most in flight is remembered.
 const HALF: Duration = Duration::from_secs(30);
 
-/// Unused limits come down to this many times the most in flight.
+/// Limits that are not reached become this many times the most in flight: room for a burst, or for
+/// what piles up while the application pauses.
 const ROOM: f64 = 2.0;
 
-/// ... within about this time.
+/// They rise to that within about this time,
+const RISE: Duration = Duration::from_secs(10);
+
+/// ... and come down to it within about this.
 const DECAY: Duration = Duration::from_secs(60);
 
 /// What forbids a higher limit.
@@ -48,7 +52,7 @@ impl Guards {
     }
 }
 
-/// How much of the limit was used in the last minute.
+/// How much of the limit was used in the last minute in which nothing was wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     recent: u32,
@@ -70,14 +74,18 @@ impl Usage {
         self.recent = self.recent.max(in_flight);
     }
 
-    /// Where `limit` comes to when `span` passes with no more use than that, though not below
-    /// `least`; `None` when it is used well enough or when that is not known yet.
-    pub(super) fn decayed(&self, limit: f64, least: f64, span: Duration) -> Option<f64> {
+    /// Where `limit` comes to when `span` passes in which it is not reached: nearer to twice what
+    /// was in flight, though not below `least`. It comes down only when that is known of a minute.
+    pub(super) fn drifted(&self, limit: f64, least: f64, span: Duration) -> f64 {
         let room = (ROOM * f64::from(self.recent.max(self.former))).max(least);
-        if self.halves < 2 || limit <= room {
-            return None;
-        }
-        let part = (span.as_secs_f64() / DECAY.as_secs_f64()).min(1.0);
-        Some(limit + (room - limit) * part)
+        let time = if limit < room {
+            RISE
+        } else if self.halves == 2 {
+            DECAY
+        } else {
+            return limit;
+        };
+        let part = (span.as_secs_f64() / time.as_secs_f64()).min(1.0);
+        limit + (room - limit) * part
     }
 }

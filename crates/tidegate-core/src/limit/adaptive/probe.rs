@@ -16,8 +16,9 @@ const MOST: Duration = Duration::from_secs(40);
 /// A limit was wrong if a probe moves it by more than this part of itself.
 const WRONG: f64 = 0.15;
 
-/// Probes take one part in so many of the time at most.
-const SHARE: u32 = 20;
+/// Probes take one part in so many of the time at most, and in as many more as the time to the next
+/// is longer than usual.
+const SHARE: u32 = 8;
 
 /// The first probe comes this long after slow start.
 const FIRST: Duration = Duration::from_secs(3);
@@ -47,8 +48,9 @@ const FALLS: f64 = -0.2;
 /// A change of throughput counts when it is this many standard errors.
 const SIGMAS: f64 = 2.0;
 
-/// Where this part of the throughput is left, the knee may lie below the limit that was tried.
-const KEPT: f64 = 0.96;
+/// Where no more than this part of the throughput is lost, or than may be chance, the knee may lie
+/// below the limit that was tried.
+const LOST: f64 = 0.04;
 
 /// Throughput answers to the limit only when the application is full: this part of the requests
 /// that come in takes the last few slots.
@@ -102,10 +104,7 @@ impl Probe {
         let change = reading.throughput() / before - 1.0;
         let response = change / step;
 
-        // Requests that follow one another in the same slots vary as their service times do.
-        let variance = (spread * spread).max(LEAST_VARIANCE);
-        let error = (variance / reading.worked + variance / self.reference.worked()).sqrt();
-        let certain = change.abs() > SIGMAS * error;
+        let certain = change.abs() > SIGMAS * self.error(reading, spread);
         let answer = if response > FOLLOWS && certain {
             Answer::Below
         } else if response < FALLS && certain {
@@ -120,9 +119,15 @@ impl Probe {
 
     /// The next probe down from the limit that was tried, if the knee may lie lower still; `None`
     /// also when that is too little to go down from.
-    pub(super) fn lower(&self, now: Mono, reading: &Reading, least: f64) -> Option<Self> {
+    pub(super) fn lower(
+        &self,
+        now: Mono,
+        reading: &Reading,
+        spread: f64,
+        least: f64,
+    ) -> Option<Self> {
         let tried = (self.tried * DOWN).max(least);
-        let deeper = self.may_lie_lower(reading) && tried.floor() < self.tried.floor();
+        let deeper = self.may_lie_lower(reading, spread) && tried.floor() < self.tried.floor();
         deeper.then(|| Self {
             began: now,
             before: self.tried,
@@ -141,8 +146,16 @@ impl Probe {
     }
 
     /// Whether the knee may lie below the limit that was tried.
-    pub(super) fn may_lie_lower(&self, reading: &Reading) -> bool {
-        self.kept(reading) >= KEPT
+    pub(super) fn may_lie_lower(&self, reading: &Reading, spread: f64) -> bool {
+        1.0 - self.kept(reading) <= LOST.max(self.error(reading, spread))
+    }
+
+    /// The standard error of the relative change of throughput: requests that follow one another in
+    /// the same slots vary as their service times do.
+    fn error(&self, reading: &Reading, spread: f64) -> f64 {
+        let variance = (spread * spread).max(LEAST_VARIANCE);
+        let worked = |count: f64| variance / count.max(1.0);
+        (worked(reading.worked) + worked(self.reference.worked())).sqrt()
     }
 
     /// The part of the throughput that is left at the limit that was tried.
@@ -221,7 +234,8 @@ impl Timetable {
         let next = if wrong {
             self.wait
         } else {
-            self.wait.max(took.saturating_mul(SHARE))
+            let longer = self.wait.as_secs_f64() / EVERY.as_secs_f64();
+            self.wait.max((took * SHARE).mul_f64(longer))
         };
         self.early = if after > before * (1.0 + WRONG) {
             AGAIN
