@@ -112,6 +112,18 @@ impl Baselines {
         }
     }
 
+    /// The mean over the known routes in the mix of `cohort`, in nanoseconds.
+    pub(super) fn mean_ns(&self, cohort: &Cohort) -> Option<f64> {
+        let (mut requests, mut total_ns) = (0.0, 0.0);
+        for (index, totals) in cohort.routes().iter().enumerate() {
+            if let Some(baseline_ns) = self.known_ns(index) {
+                requests += f64::from(totals.requests());
+                total_ns += f64::from(totals.requests()) * baseline_ns;
+            }
+        }
+        (requests > 0.0).then(|| total_ns / requests)
+    }
+
     /// Remembers the means of `cohort` for [`Baselines::adopt_marked`].
     pub(super) fn mark(&mut self, cohort: &Cohort, since_opened: Duration) {
         for baseline in &mut self.routes[..self.used] {

@@ -98,6 +98,15 @@ const YOUNG_LEAST: f64 = 200.0;
 /// ... and at most so many.
 const YOUNG_MOST: f64 = 2000.0;
 
+/// Baselines that were measured below the knee need not be searched for again for this long,
+const GROUNDED_FOR: Duration = Duration::from_secs(120);
+
+/// ... unless latency comes to less than this part of them.
+const SHORTER: f64 = 0.9;
+
+/// A baseline was off if a probe moves it by more than this part of itself.
+const OFF: f64 = 0.1;
+
 /// Cuts tell something when they have come to this part of the limit before the first.
 const CUT_TELLS: f64 = 0.25;
 
@@ -240,6 +249,8 @@ pub struct Controller {
     reference: Reference,
     timetable: Timetable,
     cuts: Cuts,
+    /// When baselines were last measured below the knee.
+    grounded: Option<Mono>,
     stalls: u32,
     /// Until then, what piled up while the application stood still may have to be worked off.
     aftermath_until: Mono,
@@ -264,6 +275,7 @@ impl Controller {
             reference: Reference::default(),
             timetable: Timetable::new(seed),
             cuts: Cuts::default(),
+            grounded: None,
             stalls: 0,
             aftermath_until: Mono::from_nanos(0),
             guards: Guards::new(settings.latency_healthy_max),
@@ -606,7 +618,6 @@ impl Controller {
         self.phase = Phase::Probing(Probe {
             began: now,
             before: self.limit,
-            started: self.limit,
             tried,
             inflated,
             reference: self.reference,
@@ -618,20 +629,14 @@ impl Controller {
     fn conclude(&mut self, now: Mono, probe: Probe, cohort: &Cohort, reading: &Reading) {
         let (answer, response) = probe.answer(reading, self.pace.spread);
         let down = probe.tried < probe.before;
+        let mut learnt = false;
         if down && answer != Answer::Nothing {
+            learnt = self.learn_from_probe(now, &probe, cohort, reading);
             let least = f64::from(self.settings.bounds.min());
-            let spread = self.pace.spread;
-            let next = probe.lower(now, reading, spread, least);
-            // Nothing queues below the knee, so there latency is the baseline. Above it, latency is
-            // at most nearer to that.
-            let (weight, way) = if probe.may_lie_lower(reading, spread) {
-                (1.0, Way::Down)
-            } else {
-                (PROBE_WEIGHT, Way::Both)
-            };
-            self.baselines
-                .pull(cohort, reading.since_opened, spread, weight, way);
-            if let Some(next) = next {
+            if let Some(next) = probe
+                .lower(now, reading, least)
+                .filter(|_| !self.is_grounded(now))
+            {
                 self.phase = Phase::Probing(next);
                 self.change(now, next.tried, Verdict::AboveKnee, reading, response);
                 return;
@@ -662,10 +667,45 @@ impl Controller {
         if answer == Answer::Nothing {
             self.timetable.again(now);
         } else {
+            let raised = matches!(self.phase, Phase::SlowStart);
             let took = now.since(probe.began);
-            self.timetable.next(now, took, probe.started, limit);
+            self.timetable.next(now, took, raised, learnt);
         }
         self.change(now, limit, verdict, reading, response);
+    }
+
+    /// Takes the latency of a probe downwards for the baseline, as far as it may be. Returns whether
+    /// that was much off.
+    fn learn_from_probe(
+        &mut self,
+        now: Mono,
+        probe: &Probe,
+        cohort: &Cohort,
+        reading: &Reading,
+    ) -> bool {
+        let spread = self.pace.spread;
+        let (weight, way) = if !probe.may_lie_lower(reading, spread) {
+            // Nothing queues below the knee.
+            self.grounded = Some(now);
+            (PROBE_WEIGHT, Way::Both)
+        } else if self.is_grounded(now) && reading.inflation > SHORTER {
+            return false;
+        } else {
+            // Above it, latency is at most nearer to the baseline.
+            self.grounded = None;
+            (1.0, Way::Down)
+        };
+        self.baselines
+            .pull(cohort, reading.since_opened, spread, weight, way);
+        let before = reading.baseline_ns.unwrap_or(0.0);
+        let after = self.baselines.mean_ns(cohort).unwrap_or(0.0);
+        (after - before).abs() > OFF * before
+    }
+
+    /// Whether the baselines were measured below the knee not long ago.
+    fn is_grounded(&self, now: Mono) -> bool {
+        self.grounded
+            .is_some_and(|grounded| now.since(grounded) < GROUNDED_FOR)
     }
 
     fn change(

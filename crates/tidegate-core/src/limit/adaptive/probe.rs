@@ -13,12 +13,9 @@ const EVERY: Duration = Duration::from_secs(10);
 /// ... which becomes this long where the limit proves right again and again.
 const MOST: Duration = Duration::from_secs(40);
 
-/// A limit was wrong if a probe moves it by more than this part of itself.
-const WRONG: f64 = 0.15;
-
 /// Probes take one part in so many of the time at most, and in as many more as the time to the next
 /// is longer than usual.
-const SHARE: u32 = 8;
+const SHARE: u32 = 16;
 
 /// The first probe comes this long after slow start.
 const FIRST: Duration = Duration::from_secs(3);
@@ -57,7 +54,7 @@ const LOST: f64 = 0.04;
 pub(super) const FULL: f64 = 0.6;
 
 /// The least relative variance that is reckoned with.
-const LEAST_VARIANCE: f64 = 0.1;
+const LEAST_VARIANCE: f64 = 0.25;
 
 /// A probe that is running.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +63,6 @@ pub(super) struct Probe {
     pub(super) began: Mono,
     /// The limit before it.
     pub(super) before: f64,
-    /// The limit before the first of several that follow each other downwards.
-    pub(super) started: f64,
     /// The limit that is tried.
     pub(super) tried: f64,
     /// Whether latency spoke of a queue before it.
@@ -117,21 +112,14 @@ impl Probe {
         (answer, Some(response))
     }
 
-    /// The next probe down from the limit that was tried, if the knee may lie lower still; `None`
-    /// also when that is too little to go down from.
-    pub(super) fn lower(
-        &self,
-        now: Mono,
-        reading: &Reading,
-        spread: f64,
-        least: f64,
-    ) -> Option<Self> {
+    /// The next probe down from the limit that was tried; `None` when that is too little to go down
+    /// from.
+    pub(super) fn lower(&self, now: Mono, reading: &Reading, least: f64) -> Option<Self> {
         let tried = (self.tried * DOWN).max(least);
-        let deeper = self.may_lie_lower(reading, spread) && tried.floor() < self.tried.floor();
+        let deeper = tried.floor() < self.tried.floor();
         deeper.then(|| Self {
             began: now,
             before: self.tried,
-            started: self.started,
             tried,
             inflated: false,
             reference: Reference::of(reading.worked, reading.seconds, self.tried.floor()),
@@ -147,7 +135,7 @@ impl Probe {
 
     /// Whether the knee may lie below the limit that was tried.
     pub(super) fn may_lie_lower(&self, reading: &Reading, spread: f64) -> bool {
-        1.0 - self.kept(reading) <= LOST.max(self.error(reading, spread))
+        1.0 - self.kept(reading) <= LOST.max(SIGMAS * self.error(reading, spread))
     }
 
     /// The standard error of the relative change of throughput: requests that follow one another in
@@ -218,13 +206,14 @@ impl Timetable {
         self.set(now, AGAIN);
     }
 
-    /// A probe that lasted for `took` has moved the limit from `before` to `after`.
+    /// A probe that lasted for `took` has ended. Whether it `raised` the limit by much, and whether
+    /// it `learnt` that the baselines were off, decides on the next one.
     ///
-    /// Where much was wrong, the next one comes soon, though less soon from one to the next. Where
+    /// Where something was wrong, that comes soon, though less soon from one to the next. Where
     /// nothing was, there is less and less reason for another. Latency's calls are heeded less and
     /// less often too, as long as it is wrong about the limit being too low.
-    pub(super) fn next(&mut self, now: Mono, took: Duration, before: f64, after: f64) {
-        let wrong = (after / before - 1.0).abs() > WRONG;
+    pub(super) fn next(&mut self, now: Mono, took: Duration, raised: bool, learnt: bool) {
+        let wrong = raised || learnt;
         let calm = self.wait >= EVERY;
         self.wait = match (wrong, calm) {
             (true, true) => AGAIN,
@@ -237,7 +226,7 @@ impl Timetable {
             let longer = self.wait.as_secs_f64() / EVERY.as_secs_f64();
             self.wait.max((took * SHARE).mul_f64(longer))
         };
-        self.early = if after > before * (1.0 + WRONG) {
+        self.early = if raised {
             AGAIN
         } else {
             (self.early * 2).min(next)

@@ -17,7 +17,7 @@ const REFERENCE: f64 = 2.0;
 const REFERENCE_REQUESTS: f64 = 150.0;
 
 /// The reference is of one limit as long as that moves by no more than this part of itself.
-const SAME_LIMIT: f64 = 0.15;
+const SAME_LIMIT: f64 = 0.4;
 
 /// The best throughput of the last seconds, each second averaged: single cohorts may finish in
 /// bursts.
