@@ -104,6 +104,8 @@ figure { margin: 0; } figcaption { font-size: 0.85rem; }
 </head>
 <body>
 <h1>tidegate sim</h1>
+<p>Tables are over all seeds, plots show the first. The plots of a row have one scale, made for the first
+policy: what goes far beyond it is cut off at the top.</p>
 ";
 
 /// The page for `results`.

@@ -246,7 +246,7 @@ fn wanted(scenario: &Scenario, bar: &Bar) -> String {
         (Some(least), None) => text.push_str(&format!(" ≥ {least}{unit}")),
         (None, Some(most)) => text.push_str(&format!(" ≤ {most}{unit}")),
         (None, None) if unit.is_empty() => {}
-        (None, None) => text.push_str(&format!(" in{unit}")),
+        (None, None) => text.push_str(&format!(" ({})", unit.trim_start())),
     }
     if bar.from.is_some() || bar.to.is_some() {
         let seconds = |at: Option<Duration>, usual: Duration| at.unwrap_or(usual).as_secs_f64();
