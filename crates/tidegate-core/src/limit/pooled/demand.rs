@@ -106,28 +106,33 @@ impl Demand {
     }
 }
 
+/// The mean latency of all gateways together. Without any, a second: all that matters then is that
+/// it is the same for everybody.
+pub(super) fn mean_latency<'a>(demands: impl Iterator<Item = &'a Demand>) -> Duration {
+    let (mut latency_us, mut finished) = (0.0, 0.0);
+    for demand in demands {
+        let (sum_us, number) = demand.latencies();
+        latency_us += sum_us;
+        finished += number;
+    }
+    if finished > 0.0 {
+        Duration::try_from_secs_f64(latency_us / finished / 1e6).unwrap_or(Duration::MAX)
+    } else {
+        Duration::from_secs(1)
+    }
+}
+
 /// Divides `whole` thousandths of a slot by demand. The parts add up to `whole` at the most.
 pub(super) fn divide<'a>(
     whole: u64,
     demands: impl Iterator<Item = &'a Demand> + Clone,
 ) -> Vec<u64> {
-    let (mut latency_us, mut finished, mut count) = (0.0, 0.0, 0u32);
-    for demand in demands.clone() {
-        let (sum_us, number) = demand.latencies();
-        latency_us += sum_us;
-        finished += number;
-        count += 1;
-    }
-    // Without any latency they are told apart by their numbers alone.
-    let mean_us = if finished > 0.0 {
-        latency_us / finished
-    } else {
-        1e6
-    };
+    let count = demands.clone().count();
+    let mean_us = mean_latency(demands.clone()).as_secs_f64() * 1e6;
     let slots = demands.map(|demand| demand.slots(mean_us));
     let slots: Vec<f64> = slots.collect();
     let all: f64 = slots.iter().sum();
-    let evenly = 1.0 / f64::from(count.max(1));
+    let evenly = 1.0 / count.max(1) as f64;
     let part = |slots: &f64| {
         let by_demand = if all > 0.0 { slots / all } else { evenly };
         let percent = BY_DEMAND_PERCENT * by_demand + (100.0 - BY_DEMAND_PERCENT) * evenly;

@@ -8,7 +8,7 @@ use super::granted::Granted;
 use super::{Gather, Generation, Part, Pooling, Report, Share};
 use crate::limit::Insight;
 use crate::limit::adaptive::{Cohort, Controller, Learnt, Plan, Settings, Sight};
-use crate::time::Mono;
+use crate::time::{Mono, nanos};
 
 /// Most leaves of one hub; reports of more are not taken.
 pub const LEAVES_MAX: usize = 1024;
@@ -17,6 +17,9 @@ const SLOT: u64 = 1000;
 
 /// A cohort is gathered for no longer than this before its size is looked at.
 const SPAN_MOST: Duration = Duration::from_secs(1);
+
+/// Nearly all requests have ended after so many mean latencies.
+const DRAIN: u32 = 3;
 
 /// What was learnt goes out to a leaf this often.
 const LEARNT_EVERY: Duration = Duration::from_secs(1);
@@ -233,13 +236,22 @@ impl Hub {
         });
     }
 
-    /// How long it should take to gather a cohort.
+    /// How long to take requests in: for as long as it should take to gather a cohort, and then
+    /// until its last request is likely to end with a refresh. What came of it is told only then,
+    /// and a larger cohort is a better one.
     fn span(&self) -> Duration {
         let leaves = self.leaves.values();
         let per_second: f64 = leaves.map(|leaf| leaf.demand.finished_per_second()).sum();
         let needed = f64::from(self.plan.admissions_least) / per_second;
         let needed = Duration::try_from_secs_f64(needed).unwrap_or(SPAN_MOST);
-        needed.min(SPAN_MOST).max(self.plan.span_least)
+        let needed = needed.min(SPAN_MOST).max(self.plan.span_least);
+        let latency = demand::mean_latency(self.leaves.values().map(|leaf| &leaf.demand));
+        let drain = latency.saturating_mul(DRAIN);
+        let refresh = nanos(self.pooling.refresh());
+        let told = nanos(needed.saturating_add(drain))
+            .div_ceil(refresh)
+            .saturating_mul(refresh);
+        needed.max(Duration::from_nanos(told).saturating_sub(drain))
     }
 
     fn evaluate(&mut self, now: Mono, cohort: &Cohort) {
