@@ -447,10 +447,7 @@ impl Controller {
             self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
         } else if !reading.saturated {
             self.rest(now, cohort, reading);
-        } else if probing
-            && reading.full >= probe::FULL
-            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
-        {
+        } else if probing && self.may_probe(reading) {
             self.begin_probe(now, cohort, reading);
         } else if reading.inflation <= self.tolerated(reading) {
             self.raise(now, reading);
@@ -459,6 +456,14 @@ impl Controller {
         } else {
             self.cut_for_latency(now, cohort, reading);
         }
+    }
+
+    /// Whether a probe would say anything. Beside others it would not: what one gives up the others
+    /// take, and what latency is then left has their queue in it.
+    fn may_probe(&self, reading: &Reading) -> bool {
+        self.sight == Sight::Whole
+            && reading.full >= probe::FULL
+            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
     }
 
     /// The inflation from which on latency means a queue.
@@ -491,13 +496,14 @@ impl Controller {
     fn rest(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
         let span = now.since(cohort.opened);
         let weight = (span.as_secs_f64() / DRIFT.as_secs_f64()).min(1.0);
-        self.baselines.pull(
-            cohort,
-            reading.since_opened,
-            self.pace.spread,
-            weight,
-            Way::Both,
-        );
+        // The others may well be saturated: what seems to take longer now may be their queue.
+        let way = match self.sight {
+            Sight::Whole => Way::Both,
+            Sight::Part => Way::Down,
+        };
+        let spread = self.pace.spread;
+        self.baselines
+            .pull(cohort, reading.since_opened, spread, weight, way);
         self.cuts = Cuts::default();
         self.usage.see(now, cohort.in_flight_most);
         let least = f64::from(self.settings.bounds.initial());
@@ -540,8 +546,7 @@ impl Controller {
         }
         if self.cuts.in_a_row >= CUTS_IN_A_ROW
             && self.timetable.may_be_early(now)
-            && reading.full >= probe::FULL
-            && self.pace.latency_ns <= PROBE_LATENCY_MAX_NS
+            && self.may_probe(reading)
         {
             self.begin_probe(now, cohort, reading);
             return;
@@ -609,7 +614,7 @@ impl Controller {
         let least = f64::from(self.settings.bounds.min());
         let most = f64::from(self.settings.bounds.max());
         let up = self.limit * probe::DOWN < least;
-        let tried = if up && self.guards.allow_raise(reading) && self.sight == Sight::Whole {
+        let tried = if up && self.guards.allow_raise(reading) {
             (self.limit * probe::UP).max(self.limit + 2.0).min(most)
         } else {
             (self.limit * probe::DOWN).max(least)
