@@ -69,7 +69,7 @@ pub struct Gateways {
     /// When the control plane is lost for good.
     #[serde(with = "duration::option")]
     pub lost_at: Option<Duration>,
-    /// When the first gateway is restarted, losing what it holds; its limit starts warm.
+    /// When the first gateway is restarted, losing what it holds; a pooled limit starts warm.
     #[serde(with = "duration::option")]
     pub restarted_at: Option<Duration>,
     /// When the control plane is restarted, losing what it holds in memory.

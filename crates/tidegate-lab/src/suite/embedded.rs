@@ -57,6 +57,31 @@ pub const SUITES: &[Suite] = &[
                 include_str!("../../scenarios/limiter/s10u.toml"),
             ),
             ("s11.toml", include_str!("../../scenarios/limiter/s11.toml")),
+            ("m1.toml", include_str!("../../scenarios/limiter/m1.toml")),
+            (
+                "m1n4.toml",
+                include_str!("../../scenarios/limiter/m1n4.toml"),
+            ),
+            (
+                "m1n16.toml",
+                include_str!("../../scenarios/limiter/m1n16.toml"),
+            ),
+            (
+                "m1n16q.toml",
+                include_str!("../../scenarios/limiter/m1n16q.toml"),
+            ),
+            (
+                "m1a4.toml",
+                include_str!("../../scenarios/limiter/m1a4.toml"),
+            ),
+            (
+                "m1a16.toml",
+                include_str!("../../scenarios/limiter/m1a16.toml"),
+            ),
+            ("m2.toml", include_str!("../../scenarios/limiter/m2.toml")),
+            ("m3.toml", include_str!("../../scenarios/limiter/m3.toml")),
+            ("m4.toml", include_str!("../../scenarios/limiter/m4.toml")),
+            ("m4h.toml", include_str!("../../scenarios/limiter/m4h.toml")),
             ("x1.toml", include_str!("../../scenarios/limiter/x1.toml")),
             ("x2.toml", include_str!("../../scenarios/limiter/x2.toml")),
             ("x3.toml", include_str!("../../scenarios/limiter/x3.toml")),
