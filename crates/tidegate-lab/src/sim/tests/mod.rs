@@ -2,6 +2,7 @@
 
 mod clients;
 mod determinism;
+mod pooled;
 mod queueing;
 mod retries;
 
