@@ -505,6 +505,9 @@ impl Controller {
         self.baselines
             .pull(cohort, reading.since_opened, spread, weight, way);
         self.cuts = Cuts::default();
+        if reading.inflation > self.threshold(reading) {
+            return;
+        }
         self.usage.see(now, cohort.in_flight_most);
         let least = f64::from(self.settings.bounds.initial());
         let limit = self.usage.drifted(self.limit, least, span);
