@@ -48,6 +48,7 @@ pub(crate) struct ServiceTimes {
 struct RouteTimes {
     /// Allocated at the first sample: most configured routes of a large file see none.
     counts: Vec<u16>,
+    mean_ns: f64,
     total: u32,
     until_refresh: u32,
     p95: Option<Duration>,
@@ -58,6 +59,7 @@ impl ServiceTimes {
     pub(crate) fn new(routes: u16) -> Self {
         let route = RouteTimes {
             counts: Vec::new(),
+            mean_ns: 0.0,
             total: 0,
             until_refresh: 0,
             p95: None,
@@ -95,6 +97,18 @@ impl ServiceTimes {
         self.learn(route, now.since(started).saturating_sub(still));
     }
 
+    /// The mean time in a slot of the requests of `route`, or over all routes while none of its own
+    /// is known; zero before the first sample.
+    pub(crate) fn mean_of(&self, route: RouteId) -> Duration {
+        let route = &self.routes[self.index(route)];
+        let mean_ns = if route.total > 0 {
+            route.mean_ns
+        } else {
+            self.mean_ns
+        };
+        Duration::from_nanos(mean_ns as u64)
+    }
+
     /// The mean time in a slot; `None` before the first sample.
     pub(crate) fn mean(&self) -> Option<Duration> {
         (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns as u64))
@@ -119,6 +133,8 @@ impl RouteTimes {
         }
         self.counts[bucket(took)] += 1;
         self.total += 1;
+        let samples = self.total.min(MEAN_SPAN);
+        self.mean_ns += (nanos(took) as f64 - self.mean_ns) / f64::from(samples);
         if self.total >= HALVED_AT {
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.total = self.counts.iter().map(|&count| u32::from(count)).sum();

@@ -135,6 +135,8 @@ impl World {
 fn deciding_and_releasing_allocate_nothing_once_everything_has_been_seen() {
     for kind in kinds() {
         let mut world = World::new(kind);
+        // No queue is as long later as one in front of an application that nothing is known of.
+        (0..2_000).for_each(|_| world.arrive(400));
         for _ in 0..2 {
             // Now and then nearly all of it is late, so that escaping is among what is seen.
             (0..60_000).for_each(|_| world.step(400));

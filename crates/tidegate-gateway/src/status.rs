@@ -72,6 +72,9 @@ pub struct AppStatus {
     pub service_mean_ms: Option<f64>,
     /// Requests it finishes per second, as learnt.
     pub throughput_per_second: f64,
+    /// Who is let in with `by_user`: `everybody`, or the class that is cut and how much of it is let
+    /// in, as in `anonymous 91/128`.
+    pub level: String,
     /// The part of the finished work that was in time, over the last second or more; absent before
     /// the first.
     pub in_time: Option<f64>,
@@ -192,6 +195,7 @@ impl AppStatus {
             wait_max_ms: gate.wait_max.as_secs_f64() * 1e3,
             service_mean_ms: gate.service_mean.map(|mean| mean.as_secs_f64() * 1e3),
             throughput_per_second: gate.throughput,
+            level: gate.level.to_string(),
             in_time: gate.recovery.in_time,
             escaping: gate.recovery.escaping.map(|by| by.name().to_owned()),
             upstream_idle: upstream.idle,

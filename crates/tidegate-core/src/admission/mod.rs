@@ -11,6 +11,7 @@
 //! still be met.
 
 mod escape;
+mod level;
 mod surplus;
 mod throughput;
 mod ticket;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use crate::bulkhead::Occupancy;
 use crate::codel::CoDel;
-use crate::facts::{Class, Facts, GroupId};
+use crate::facts::{Class, Facts, GroupId, RouteId};
 use crate::limit::pooled::{Report, Share};
 use crate::limit::{Change, Ending, Learnt, Limit, Sample};
 use crate::queue::{Discipline, Key, Queue};
@@ -29,6 +30,8 @@ use crate::service::ServiceTimes;
 use crate::time::Mono;
 
 use escape::{Escape, Turn, Work};
+pub use level::Level;
+use level::{Leveller, Room};
 use surplus::Surplus;
 use throughput::Throughput;
 pub use ticket::Ticket;
@@ -50,6 +53,7 @@ pub struct Admission {
     codel: CoDel,
     throughput: Throughput,
     escape: Option<Escape>,
+    leveller: Option<Leveller>,
     surplus: Surplus,
     latest: Mono,
 }
@@ -67,6 +71,7 @@ impl Admission {
             codel: CoDel::default(),
             throughput: Throughput::default(),
             escape: config.escape.then(Escape::new),
+            leveller: config.level.then(Leveller::new),
             surplus: Surplus::default(),
             latest: Mono::default(),
             config,
@@ -80,6 +85,12 @@ impl Admission {
         if self.keeps_out(class) {
             self.occupancy.see(now, class);
             return Some(Reason::Escape);
+        }
+        if !self.level().admits(class, 0) {
+            self.occupancy.see(now, class);
+            self.asked_unseen(class);
+            self.limit_is_short(now);
+            return Some(Reason::Level);
         }
         if self.occupancy.admits(now, self.slots(), class, group) {
             return None;
@@ -103,11 +114,13 @@ impl Admission {
         }
         self.settle(now, out);
 
-        if let Some(escape) = &mut self.escape {
-            escape.asked(facts.class);
-        }
+        self.asked(facts);
         if self.keeps_out(facts.class) {
             return Arrival::Refused(Reason::Escape);
+        }
+        if !self.level().admits(facts.class, facts.cohort) {
+            self.limit_is_short(now);
+            return Arrival::Refused(Reason::Level);
         }
         if self
             .occupancy
@@ -123,7 +136,10 @@ impl Admission {
         match self.make_room(now, facts, out) {
             Ok(()) => self.enqueue(now, facts),
             Err(reason) => {
-                self.turned_away(now, facts.class, reason);
+                // What could not be done in time even without a wait says nothing about capacity.
+                if now + self.service.margin(facts.route) <= facts.deadline {
+                    self.turned_away(now, facts.class, reason);
+                }
                 Arrival::Refused(reason)
             }
         }
@@ -202,21 +218,7 @@ impl Admission {
                 .finished(now, running.started, in_flight, facts.route);
             self.throughput.count(now);
         }
-        if let Some(escape) = &mut self.escape {
-            // A fast error is no work, and an application that says that it has too much did none
-            // either, unless it took until nobody cared.
-            let late = running.abandoned || now > facts.deadline;
-            if late || ending == Ending::Worked {
-                escape.finished(
-                    now,
-                    Work {
-                        started: running.started,
-                        in_time: !late,
-                        whole: ending == Ending::Worked,
-                    },
-                );
-            }
-        }
+        self.judge(now, &running, ending);
         self.occupancy.leave(facts.class, facts.group);
         self.settle(now, out);
     }
@@ -285,6 +287,11 @@ impl Admission {
         self.limit.learnt()
     }
 
+    /// Who is let in. Whoever stands in front may refuse by it before anything is spent.
+    pub fn level(&self) -> Level {
+        (self.leveller.as_ref()).map_or(Level::EVERYBODY, Leveller::level)
+    }
+
     /// The figures for metrics and status.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -300,6 +307,7 @@ impl Admission {
             wait_max: self.wait_max(),
             service_mean: self.service.mean(),
             throughput: self.throughput.per_second,
+            level: self.level(),
             recovery: (self.escape.as_ref())
                 .map_or_else(Recovery::default, |escape| escape.recovery(self.latest)),
         }
@@ -328,19 +336,105 @@ impl Admission {
 
     /// A request in `group` found no slot.
     fn full(&mut self, now: Mono, group: GroupId) {
-        let (limit, slots) = (self.limit.limit(), self.slots());
-        if slots == limit {
-            self.limit.refused(now);
-        }
+        self.limit_is_short(now);
+        let slots = self.slots();
         // A group of its own that is full says nothing about the application.
         let shared = self.occupancy.cap(slots, group) >= slots || self.occupancy.total() >= slots;
         if let Some(escape) = self.escape.as_mut().filter(|_| shared) {
             escape.full();
         }
+        if let Some(leveller) = &mut self.leveller {
+            leveller.full();
+        }
+    }
+
+    /// More is asked for than the limit allows, which is only the limit's affair if it is what binds.
+    fn limit_is_short(&mut self, now: Mono) {
+        if self.slots() == self.limit.limit() {
+            self.limit.refused(now);
+        }
+    }
+
+    /// Counts whether what has ended was worth its while.
+    fn judge(&mut self, now: Mono, running: &Running, ending: Ending) {
+        let late = running.abandoned || now > running.facts.deadline;
+        // A fast error is no work, and an application that says that it has too much did none either,
+        // unless it took until nobody cared.
+        if !late && ending != Ending::Worked {
+            return;
+        }
+        if let Some(escape) = &mut self.escape {
+            let work = Work {
+                started: running.started,
+                in_time: !late,
+                whole: ending == Ending::Worked,
+            };
+            escape.finished(now, work);
+        }
+        if let Some(leveller) = &mut self.leveller {
+            let work = work_of(&self.service, running.facts.route);
+            if late {
+                leveller.late(work);
+            } else {
+                leveller.in_time(work, now.since(running.started));
+            }
+        }
+    }
+
+    /// Counts what is asked for, whatever the answer.
+    fn asked(&mut self, facts: &Facts) {
+        if let Some(escape) = &mut self.escape {
+            escape.asked(facts.class);
+        }
+        let slots = self.slots();
+        if let Some(leveller) = &mut self.leveller
+            && self.occupancy.cap(slots, facts.group) >= slots
+        {
+            leveller.asked(facts, work_of(&self.service, facts.route));
+        }
+    }
+
+    /// The same for a request of which only the class is known.
+    fn asked_unseen(&mut self, class: Class) {
+        if let Some(leveller) = &mut self.leveller {
+            leveller.asked_unseen(class);
+        }
+    }
+
+    /// What there is for those who are in no group of their own. Such a group has a part of the slots
+    /// and of the queue, whatever it asks for.
+    fn room(&self, now: Mono) -> Room {
+        let slots = self.slots();
+        let shares = |group: GroupId| self.occupancy.cap(slots, group) >= slots;
+        let inside: u32 = (0u16..)
+            .zip(self.occupancy.by_group())
+            .filter(|&(group, _)| !shares(GroupId(group)))
+            .map(|(_, inside)| inside)
+            .sum();
+        let oldest = Class::ALL
+            .into_iter()
+            .filter_map(|class| self.queue.oldest(class, shares))
+            .map(|key| self.queue.entry(key).entered)
+            .min();
+        let wait = oldest.map_or(Duration::ZERO, |entered| now.since(entered));
+        Room {
+            slots: slots.saturating_sub(inside),
+            wait: wait.as_secs_f64() / self.wait_max().as_secs_f64(),
+        }
     }
 
     /// Sees whether it is time to escape, or to stop.
     fn review(&mut self, now: Mono, out: &mut Vec<Action>) {
+        if self
+            .leveller
+            .as_ref()
+            .is_some_and(|leveller| leveller.is_due(now))
+        {
+            let room = self.room(now);
+            if let Some(leveller) = &mut self.leveller {
+                leveller.review(now, room);
+            }
+        }
         let limit = self.limit.limit();
         let turn = (self.escape.as_mut()).and_then(|escape| escape.review(now, limit));
         if turn == Some(Turn::Begun) {
@@ -397,10 +491,12 @@ impl Admission {
 
     /// Newest first is for the class there is lastingly too much of: its requests then wait for
     /// nearly nothing or leave, instead of all for as long as anybody may. In an escape it holds for
-    /// all: there, the oldest have left.
+    /// all: there, the oldest have left. While the level cuts it holds for none: who is let in then
+    /// is to be served.
     fn newest_first(&self, now: Mono, class: Class) -> bool {
         self.is_escaping()
             || self.config.discipline == Discipline::AdaptiveLifo
+                && self.level() == Level::EVERYBODY
                 && self.surplus.is_of(now, class, self.wait_max())
     }
 
@@ -427,6 +523,11 @@ impl Admission {
             abandoned: false,
         }
     }
+}
+
+/// What a request of `route` costs.
+fn work_of(service: &ServiceTimes, route: RouteId) -> level::Work {
+    level::Work::of(service.mean_of(route), service.mean().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Ticket;
+use super::{Level, Ticket};
 use crate::bulkhead::Bulkheads;
 use crate::facts::Class;
 use crate::limit::Insight;
@@ -225,6 +225,8 @@ pub struct Snapshot {
     pub service_mean: Option<Duration>,
     /// Requests finished per second, over the last whole second that saw one.
     pub throughput: f64,
+    /// Who is let in.
+    pub level: Level,
     /// What was done against overload that feeds itself.
     pub recovery: Recovery,
 }

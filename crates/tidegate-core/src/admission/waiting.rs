@@ -120,6 +120,9 @@ impl Admission {
         if reason != Reason::GroupFull {
             let wait_max = self.wait_max();
             self.surplus.turned_away(now, class, wait_max);
+            if let Some(leveller) = &mut self.leveller {
+                leveller.turned_away();
+            }
         }
     }
 

@@ -68,6 +68,7 @@ impl Collector for Source {
         self.answers(&mut encoder)?;
         self.faults(&mut encoder)?;
         self.gates(&mut encoder)?;
+        self.levels(&mut encoder)?;
         self.recoveries(&mut encoder)?;
         self.upstreams(&mut encoder)?;
         self.journals(&mut encoder)?;
@@ -354,6 +355,15 @@ impl Source {
         let mut rows = gauge(encoder, "tidegate_queue_bytes", help)?;
         for (name, gate) in &gates {
             rows.gauge(&[("app", name)], gate.queued_bytes)?;
+        }
+        Ok(())
+    }
+
+    fn levels(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Classes that are let in, from critical on, the one that is cut as a part";
+        let mut rows = gauge(encoder, "tidegate_level", help)?;
+        for (_, app, name) in self.apps() {
+            rows.gauge(&[("app", name)], app.gate.snapshot().level.classes())?;
         }
         Ok(())
     }

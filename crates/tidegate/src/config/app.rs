@@ -97,9 +97,9 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
             },
             bulkheads,
             routes: u16::try_from(routes.len()).unwrap_or(u16::MAX),
-            // In shadow mode nothing that it decides would happen.
+            // Both see what becomes of what they decide, and in shadow mode nothing does.
             escape: section.switch("escape") && section.choice("mode") != Some("shadow"),
-            level: false,
+            level: section.switch("by_user") && section.choice("mode") != Some("shadow"),
         },
         routes,
         groups: groups.names,

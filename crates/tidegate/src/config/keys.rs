@@ -256,6 +256,7 @@ pub(crate) const APP: &[Key] = &[
         Is("adaptive-lifo"),
     ),
     key("escape", Switch, Is("true")),
+    key("by_user", Switch, Is("false")),
     key("mode", Choice(&["enforce", "shadow"]), Is("enforce")),
     key("on_client_gone", Choice(&["hold", "free"]), Is("hold")),
     key(
