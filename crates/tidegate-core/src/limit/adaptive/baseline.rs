@@ -4,11 +4,22 @@ use std::time::Duration;
 
 use super::cohort::{Cohort, ROUTES_MAX};
 use super::learnt::Learnt;
+use super::pace::sample_size;
 use crate::facts::RouteId;
-use crate::time::nanos;
+use crate::time::{Mono, nanos};
 
 /// Samples of a route before its baseline is used.
 const KNOWN_AFTER: u32 = 8;
+
+/// A baseline is the plain mean of its first samples, until it is known to within this part of
+/// itself,
+const YOUNG_ERROR: f64 = 0.15;
+
+/// ... from at least
+const YOUNG_LEAST: f64 = 200.0;
+
+/// ... and at most so many; later it moves only as told.
+const YOUNG_MOST: f64 = 2000.0;
 
 /// Samples are not counted beyond this.
 const SAMPLES_MAX: u32 = 10_000;
@@ -19,6 +30,9 @@ const MOVES_AFTER: u32 = 4;
 /// A mean of n latencies whose coefficient of variation is c has a relative variance of c²/n. It is
 /// trusted by half when that is this much: a standard error of 14 %.
 const DOUBTED_VARIANCE: f64 = 0.02;
+
+/// Baselines that were measured below the knee need not be searched for again for this long.
+const GROUNDED_FOR: Duration = Duration::from_secs(120);
 
 /// Which way baselines may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +55,8 @@ struct Baseline {
 pub(super) struct Baselines {
     routes: Box<[Baseline]>,
     used: usize,
+    /// When they were last measured below the knee.
+    grounded: Option<Mono>,
 }
 
 impl Baselines {
@@ -48,6 +64,7 @@ impl Baselines {
         Self {
             routes: vec![Baseline::default(); ROUTES_MAX + 1].into(),
             used: 0,
+            grounded: None,
         }
     }
 
@@ -57,15 +74,16 @@ impl Baselines {
         (baseline.samples >= KNOWN_AFTER).then_some(baseline.latency_ns)
     }
 
-    /// Takes a cohort into the means of routes that have fewer than `young_until` samples yet. What
+    /// Takes a cohort into the means of routes that have too few samples yet for their `spread`. What
     /// is inflated by `inflation` is taken for that much less.
     pub(super) fn learn_young(
         &mut self,
         cohort: &Cohort,
         since_opened: Duration,
+        spread: f64,
         inflation: f64,
-        young_until: u32,
     ) {
+        let young_until = sample_size(spread, YOUNG_ERROR).clamp(YOUNG_LEAST, YOUNG_MOST) as u32;
         self.used = self.used.max(cohort.routes().len());
         for (baseline, totals) in self.routes.iter_mut().zip(cohort.routes()) {
             let Some(mean_ns) = totals.mean_ns_at(since_opened) else {
@@ -122,6 +140,22 @@ impl Baselines {
             }
         }
         (requests > 0.0).then(|| total_ns / requests)
+    }
+
+    /// They were measured below the knee, where nothing queues.
+    pub(super) const fn ground(&mut self, now: Mono) {
+        self.grounded = Some(now);
+    }
+
+    /// Latency is shorter than they are: they have to be searched for again.
+    pub(super) const fn unground(&mut self) {
+        self.grounded = None;
+    }
+
+    /// Whether they were measured below the knee not long ago.
+    pub(super) fn are_grounded(&self, now: Mono) -> bool {
+        self.grounded
+            .is_some_and(|grounded| now.since(grounded) < GROUNDED_FOR)
     }
 
     /// Remembers the means of `cohort` for [`Baselines::adopt_marked`].

@@ -209,7 +209,8 @@ impl Cohort {
     }
 
     /// A request has ended. If it is one of this cohort's, it counts here; if nothing can be learnt
-    /// from it, it is as if it had never been admitted.
+    /// from it, it is as if it had never been admitted. What ended because there was too much work
+    /// is counted, but its latency is that of a refusal or of a timeout, and none of the work's.
     pub fn finish(&mut self, sample: &Sample) {
         if sample.tag >> OFFSET_BITS != self.number {
             return;
@@ -218,17 +219,22 @@ impl Cohort {
         let latency_ns = nanos(sample.latency) as f64;
         let totals = self.route_mut(sample.route);
         totals.offsets = totals.offsets.saturating_sub(offset);
-        if sample.ending == Ending::Ignored {
-            totals.admitted = totals.admitted.saturating_sub(1);
-            self.admitted = self.admitted.saturating_sub(1);
-            return;
-        }
-        totals.finished = totals.finished.saturating_add(1);
-        totals.latency_ns += latency_ns;
-        totals.latency_ns_squared += latency_ns * latency_ns;
-        self.finished = self.finished.saturating_add(1);
-        if sample.ending == Ending::Overloaded {
-            self.overloaded = self.overloaded.saturating_add(1);
+        match sample.ending {
+            Ending::Worked => {
+                totals.finished = totals.finished.saturating_add(1);
+                totals.latency_ns += latency_ns;
+                totals.latency_ns_squared += latency_ns * latency_ns;
+                self.finished = self.finished.saturating_add(1);
+            }
+            Ending::Ignored => {
+                totals.admitted = totals.admitted.saturating_sub(1);
+                self.admitted = self.admitted.saturating_sub(1);
+            }
+            Ending::Overloaded => {
+                totals.admitted = totals.admitted.saturating_sub(1);
+                self.finished = self.finished.saturating_add(1);
+                self.overloaded = self.overloaded.saturating_add(1);
+            }
         }
     }
 

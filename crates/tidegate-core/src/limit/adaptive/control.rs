@@ -5,14 +5,18 @@ use std::time::Duration;
 use super::baseline::{Baselines, Way};
 use super::change::{Change, Changes, Verdict};
 use super::cohort::{Cohort, Plan};
+use super::cuts::{Cuts, Stand};
 use super::guard::{Guards, Usage};
 use super::learnt::Learnt;
-use super::probe::{self, Answer, Probe, Timetable};
+use super::pace::{Pace, Purpose};
+use super::probe::{self, Answer, Probe};
 use super::reading::Reading;
+use super::standstill::Standstills;
 use super::throughput::{Best, Reference};
+use super::timetable::Timetable;
 use super::{Settings, Sight};
 use crate::limit::Insight;
-use crate::time::{Mono, nanos};
+use crate::time::Mono;
 
 /// Latency may be this much above the baseline before it means a queue, ...
 const TOLERANCE: f64 = 0.1;
@@ -64,20 +68,8 @@ const BELOW_INFLATED: f64 = 1.4;
 /// Above this mean latency a probe would last for minutes.
 const PROBE_LATENCY_MAX_NS: f64 = 5e9;
 
-/// So many cuts one after the other call for a probe.
-const CUTS_IN_A_ROW: u32 = 3;
-
 /// Baselines follow the latency without saturation within about this time.
 const DRIFT: Duration = Duration::from_secs(8);
-
-/// Mean latency before there is any, in nanoseconds.
-const LATENCY_UNKNOWN_NS: f64 = 100e6;
-
-/// Spread before there is any.
-const SPREAD_UNKNOWN: f64 = 0.5;
-
-/// How much a cohort's spread counts against the former ones.
-const SPREAD_WEIGHT: f64 = 0.3;
 
 /// A limit in use without inflation rises by this many times its square root, and by at least 1.
 const RAISE: f64 = 0.5;
@@ -88,96 +80,15 @@ const RAISE_ROOM: f64 = 0.1;
 /// How far baselines move to the latency of a probe below the knee.
 const PROBE_WEIGHT: f64 = 0.5;
 
-/// A baseline is the plain mean of its first samples, until it is known to within this part of
-/// itself,
-const YOUNG_ERROR: f64 = 0.15;
-
-/// ... from at least
-const YOUNG_LEAST: f64 = 200.0;
-
-/// ... and at most so many.
-const YOUNG_MOST: f64 = 2000.0;
-
-/// Baselines that were measured below the knee need not be searched for again for this long,
-const GROUNDED_FOR: Duration = Duration::from_secs(120);
-
-/// ... unless latency comes to less than this part of them.
+/// Baselines that were measured below the knee are doubted again when latency comes to less than
+/// this part of them.
 const SHORTER: f64 = 0.9;
 
 /// A baseline was off if a probe moves it by more than this part of itself.
 const OFF: f64 = 0.1;
 
-/// Cuts tell something when they have come to this part of the limit before the first.
-const CUT_TELLS: f64 = 0.25;
-
-/// Latency responds to a cut when it falls by at least this part of it.
-const CUT_RESPONSE: f64 = 0.3;
-
-/// Throughput has to settle when the limit has moved by more than this part of itself,
+/// Throughput has to settle when the limit has moved by more than this part of itself.
 const UNSETTLING: f64 = 0.1;
-
-/// ... for a mean latency and at least this long.
-const SETTLE_LEAST: Duration = Duration::from_millis(20);
-
-/// A cohort is open for this many mean latencies,
-const SPAN_LATENCIES: f64 = 0.5;
-
-/// ... during a probe for this many,
-const PROBE_LATENCIES: f64 = 3.0;
-
-/// ... and at least this long.
-const SPAN_LEAST: Duration = Duration::from_millis(50);
-
-/// A cohort for which requests are few is open for this long,
-const SPAN_LONG: Duration = Duration::from_secs(1);
-
-/// ... and during a probe for this long.
-const PROBE_SPAN_LONG: Duration = Duration::from_secs(4);
-
-/// A closed cohort is evaluated after this many mean latencies,
-const DRAIN_LATENCIES: u32 = 10;
-
-/// ... but is given this long.
-const DRAIN_LEAST: Duration = Duration::from_millis(100);
-
-/// The mean latency of a cohort should be known to within this part of itself,
-const MEAN_ERROR: f64 = 0.2;
-
-/// ... from at least
-const REQUESTS_LEAST: f64 = 40.0;
-
-/// ... and at most so many requests.
-const REQUESTS_MOST: f64 = 1500.0;
-
-/// The same in a probe, where a change of throughput is to be told,
-const PROBE_ERROR: f64 = 0.1;
-
-/// ... from at least
-const PROBE_REQUESTS_LEAST: f64 = 150.0;
-
-/// ... and at most so many requests.
-const PROBE_REQUESTS_MOST: f64 = 2000.0;
-
-/// Stretches without any ending that are this many times longer than usual are standstills: in mean
-/// latencies,
-const STALL_LATENCIES: f64 = 3.0;
-
-/// ... and in mean times from one ending to the next,
-const STALL_INTERVALS: f64 = 20.0;
-
-/// ... and not below this many nanoseconds.
-const STALL_LEAST_NS: f64 = 100e6;
-
-/// So many cohorts in a row are passed over because of standstills as long as they finish anything:
-/// an application that always works in fits and starts must not escape the limit.
-const STALLS_IN_A_ROW: u32 = 5;
-
-/// After a standstill latency may say for this many times as long that there is a queue: it is what
-/// piled up,
-const AFTERMATH: u32 = 2;
-
-/// ... but for no longer than this.
-const AFTERMATH_MOST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
@@ -187,51 +98,6 @@ enum Phase {
     Steady,
     /// The limit is moved on purpose.
     Probing(Probe),
-}
-
-/// Latency as of the last cohorts.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    latency_ns: f64,
-    baseline_ns: Option<f64>,
-    inflation: Option<f64>,
-    /// Coefficient of variation of single requests.
-    spread: f64,
-}
-
-impl Pace {
-    const UNKNOWN: Self = Self {
-        latency_ns: LATENCY_UNKNOWN_NS,
-        baseline_ns: None,
-        inflation: None,
-        spread: SPREAD_UNKNOWN,
-    };
-
-    fn see(&mut self, reading: &Reading) {
-        self.latency_ns = reading.latency_ns;
-        if let Some(baseline_ns) = reading.baseline_ns {
-            self.baseline_ns = Some(baseline_ns);
-            self.inflation = Some(reading.inflation);
-        }
-        if let Some(spread) = reading.spread {
-            self.spread += SPREAD_WEIGHT * (spread - self.spread);
-        }
-    }
-}
-
-/// Cuts since latency was last fine.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cuts {
-    in_a_row: u32,
-    /// How things stood before the first of them.
-    before: Option<Stand>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stand {
-    limit: f64,
-    inflation: f64,
-    reference: Reference,
 }
 
 /// Decides on the limit, cohort by cohort.
@@ -249,11 +115,7 @@ pub struct Controller {
     reference: Reference,
     timetable: Timetable,
     cuts: Cuts,
-    /// When baselines were last measured below the knee.
-    grounded: Option<Mono>,
-    stalls: u32,
-    /// Until then, what piled up while the application stood still may have to be worked off.
-    aftermath_until: Mono,
+    standstills: Standstills,
     guards: Guards,
     usage: Usage,
     sight: Sight,
@@ -275,9 +137,7 @@ impl Controller {
             reference: Reference::default(),
             timetable: Timetable::new(seed),
             cuts: Cuts::default(),
-            grounded: None,
-            stalls: 0,
-            aftermath_until: Mono::from_nanos(0),
+            standstills: Standstills::default(),
             guards: Guards::new(settings.latency_healthy_max),
             usage: Usage::default(),
             sight: Sight::Whole,
@@ -291,7 +151,7 @@ impl Controller {
         let mut controller = Self::new(settings, seed);
         controller.limit = settings.bounds.clamp(learnt.limit);
         controller.baselines.import(learnt);
-        controller.best.see(Mono::default(), learnt.throughput, 1.0);
+        controller.best = Best::of(learnt.throughput);
         controller.phase = Phase::Steady;
         controller
     }
@@ -344,67 +204,32 @@ impl Controller {
 
     /// How the next cohort is to be gathered.
     pub fn plan(&self) -> Plan {
-        let latency = Duration::from_nanos(self.pace.latency_ns as u64);
-        let settle = if self.unsettled {
-            latency.max(SETTLE_LEAST)
-        } else {
-            Duration::ZERO
+        let purpose = match self.phase {
+            Phase::Probing(_) => Purpose::Probe,
+            Phase::SlowStart | Phase::Steady => Purpose::Latency,
         };
-        let (spans, span_long, admissions_least) = match self.phase {
-            Phase::Probing(_) => (
-                PROBE_LATENCIES,
-                PROBE_SPAN_LONG,
-                sample_size(self.pace.spread, PROBE_ERROR)
-                    .clamp(PROBE_REQUESTS_LEAST, PROBE_REQUESTS_MOST),
-            ),
-            Phase::SlowStart | Phase::Steady => (
-                SPAN_LATENCIES,
-                SPAN_LONG,
-                sample_size(self.pace.spread, MEAN_ERROR).clamp(REQUESTS_LEAST, REQUESTS_MOST),
-            ),
-        };
-        Plan {
-            settle,
-            span_least: latency.mul_f64(spans).max(SPAN_LEAST),
-            admissions_least: admissions_least as u32,
-            span_long,
-            drain_most: (latency * DRAIN_LATENCIES).max(DRAIN_LEAST),
-        }
+        self.pace.plan(purpose, self.unsettled)
     }
 
     /// Takes in a cohort that was gathered by the last plan.
     pub fn evaluate(&mut self, now: Mono, cohort: &Cohort) {
-        let Some(reading) = Reading::of(cohort, &self.baselines, self.limit(), now) else {
+        let pace_ns = self.pace.latency_ns;
+        let limit = self.limit();
+        let Some(reading) = Reading::of(cohort, &self.baselines, limit, pace_ns, now) else {
             return;
         };
         let limit_before = self.limit;
-        if self.stood_still(now, cohort) {
-            self.pass_over(now, cohort, &reading);
+        let usual = self.best.recent(now);
+        if self.standstills.see(now, cohort, pace_ns, usual) {
+            self.pass_over(now, &reading);
         } else {
-            self.stalls = 0;
             self.take_in(now, cohort, &reading);
         }
         self.unsettled = (self.limit - limit_before).abs() > UNSETTLING * limit_before;
     }
 
-    fn stood_still(&mut self, now: Mono, cohort: &Cohort) -> bool {
-        let best = self.best.recent(now);
-        let usual_ns = if best > 0.0 {
-            STALL_INTERVALS * 1e9 / best
-        } else {
-            f64::INFINITY
-        };
-        let long_ns = (STALL_LATENCIES * self.pace.latency_ns)
-            .max(usual_ns)
-            .max(STALL_LEAST_NS);
-        nanos(cohort.gap) as f64 > long_ns && (cohort.worked == 0 || self.stalls < STALLS_IN_A_ROW)
-    }
-
     /// The application stood still: the limit of before stands.
-    fn pass_over(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
-        self.stalls = self.stalls.saturating_add(1);
-        let aftermath = cohort.gap.saturating_mul(AFTERMATH).min(AFTERMATH_MOST);
-        self.aftermath_until = now + aftermath;
+    fn pass_over(&mut self, now: Mono, reading: &Reading) {
         let limit = if let Phase::Probing(probe) = self.phase {
             self.phase = Phase::Steady;
             self.timetable.again(now);
@@ -425,16 +250,16 @@ impl Controller {
         } else {
             1.0
         };
-        let young = sample_size(self.pace.spread, YOUNG_ERROR).clamp(YOUNG_LEAST, YOUNG_MOST);
+        let spread = self.pace.spread;
         self.baselines
-            .learn_young(cohort, reading.since_opened, inflation, young as u32);
+            .learn_young(cohort, reading.since_opened, spread, inflation);
         let probing = match self.phase {
             Phase::Probing(probe) => {
                 self.conclude(now, probe, cohort, reading);
                 return;
             }
             Phase::SlowStart => false,
-            Phase::Steady => self.timetable.is_due(now) && now >= self.aftermath_until,
+            Phase::Steady => self.timetable.is_due(now) && !self.standstills.is_aftermath(now),
         };
         if reading.saturated {
             self.reference
@@ -451,7 +276,7 @@ impl Controller {
             self.begin_probe(now, cohort, reading);
         } else if reading.inflation <= self.tolerated(reading) {
             self.raise(now, reading);
-        } else if now < self.aftermath_until {
+        } else if self.standstills.is_aftermath(now) {
             self.change(now, self.limit, Verdict::Stalled, reading, None);
         } else {
             self.cut_for_latency(now, cohort, reading);
@@ -543,24 +368,25 @@ impl Controller {
     }
 
     fn cut_for_latency(&mut self, now: Mono, cohort: &Cohort, reading: &Reading) {
-        if let Some(response) = self.cut_in_vain(reading) {
+        let stand = Stand {
+            limit: self.limit,
+            inflation: reading.inflation,
+            reference: self.reference,
+        };
+        if let Some(response) = self.cuts.in_vain(&stand)
+            && self.sight == Sight::Whole
+        {
             self.learn_longer(now, reading, response);
             return;
         }
-        if self.cuts.in_a_row >= CUTS_IN_A_ROW
-            && self.timetable.may_be_early(now)
-            && self.may_probe(reading)
+        if self.cuts.call_for_probe() && self.timetable.may_be_early(now) && self.may_probe(reading)
         {
             self.begin_probe(now, cohort, reading);
             return;
         }
-        if self.cuts.before.is_none() {
+        if self.cuts.before().is_none() {
             self.baselines.mark(cohort, reading.since_opened);
-            self.cuts.before = Some(Stand {
-                limit: self.limit,
-                inflation: reading.inflation,
-                reference: self.reference,
-            });
+            self.cuts.begin(stand);
         }
         let least = match self.phase {
             Phase::SlowStart => CUT_LEAST_SLOW_START,
@@ -574,22 +400,9 @@ impl Controller {
         );
     }
 
-    /// The response of throughput to the cuts so far, if latency has not responded to them but
-    /// throughput has: then it is not a queue that takes the time.
-    fn cut_in_vain(&self, reading: &Reading) -> Option<f64> {
-        let before = self.cuts.before?;
-        let step = 1.0 - self.limit.floor() / before.limit.floor();
-        if step < CUT_TELLS || self.sight == Sight::Part {
-            return None;
-        }
-        let latency = (1.0 - reading.inflation / before.inflation) / step;
-        let throughput = (1.0 - self.reference.per_second() / before.reference.per_second()) / step;
-        (latency < CUT_RESPONSE && throughput > probe::FOLLOWS).then_some(throughput)
-    }
-
     /// Things take longer than was known: the latency of before is the new baseline.
     fn learn_longer(&mut self, now: Mono, reading: &Reading, response: f64) {
-        let limit = self.cuts.before.map_or(self.limit, |before| before.limit);
+        let limit = self.cuts.before().map_or(self.limit, |before| before.limit);
         self.cuts = Cuts::default();
         self.baselines.adopt_marked();
         self.phase = Phase::SlowStart;
@@ -599,7 +412,7 @@ impl Controller {
     /// Cuts to `part` of the limit, but not below what the recent throughput needs.
     fn cut(&mut self, now: Mono, part: f64, verdict: Verdict, reading: &Reading) {
         self.end_slow_start(now);
-        self.cuts.in_a_row += 1;
+        self.cuts.count();
         let baseline = self.pace.baseline_ns.unwrap_or(0.0) / 1e9;
         let floor = (FLOOR * self.best.recent(now) * baseline).min(self.limit);
         self.change(now, (self.limit * part).max(floor), verdict, reading, None);
@@ -641,9 +454,8 @@ impl Controller {
         if down && answer != Answer::Nothing {
             learnt = self.learn_from_probe(now, &probe, cohort, reading);
             let least = f64::from(self.settings.bounds.min());
-            if let Some(next) = probe
-                .lower(now, reading, least)
-                .filter(|_| !self.is_grounded(now))
+            if let Some(next) = probe.lower(now, reading, least)
+                && !self.baselines.are_grounded(now)
             {
                 self.phase = Phase::Probing(next);
                 self.change(now, next.tried, Verdict::AboveKnee, reading, response);
@@ -652,13 +464,28 @@ impl Controller {
         }
         self.phase = Phase::Steady;
         self.reference = Reference::default();
+        let (limit, verdict) = self.heed(answer, &probe, reading);
+        if answer == Answer::Nothing {
+            self.timetable.again(now);
+        } else {
+            let raised = matches!(self.phase, Phase::SlowStart);
+            let took = now.since(probe.began);
+            self.timetable.next(now, took, raised, learnt);
+        }
+        self.change(now, limit, verdict, reading, response);
+    }
+
+    /// The limit that follows from the `answer` of `probe`.
+    fn heed(&mut self, answer: Answer, probe: &Probe, reading: &Reading) -> (f64, Verdict) {
+        let down = probe.tried < probe.before;
         let enough = self.aim(reading.inflation) * probe.knee(reading);
-        let (limit, verdict) = match answer {
+        match answer {
             Answer::Below if self.sight == Sight::Part => (probe.before, Verdict::Inconclusive),
             Answer::Below if !self.guards.allow_raise(reading) => {
                 (probe.before, Verdict::BelowKnee)
             }
             Answer::Below if probe.inflated => {
+                // What looked like a queue was not: it is how long things take.
                 self.baselines.adopt_marked();
                 self.phase = Phase::SlowStart;
                 (probe.before * BELOW_INFLATED, Verdict::BelowKnee)
@@ -671,15 +498,7 @@ impl Controller {
             Answer::Falling if down => (probe.tried, Verdict::Falling),
             Answer::Falling => (probe.before * probe::DOWN, Verdict::Falling),
             Answer::Nothing => (probe.before, Verdict::Inconclusive),
-        };
-        if answer == Answer::Nothing {
-            self.timetable.again(now);
-        } else {
-            let raised = matches!(self.phase, Phase::SlowStart);
-            let took = now.since(probe.began);
-            self.timetable.next(now, took, raised, learnt);
         }
-        self.change(now, limit, verdict, reading, response);
     }
 
     /// Takes the latency of a probe downwards for the baseline, as far as it may be. Returns whether
@@ -694,13 +513,13 @@ impl Controller {
         let spread = self.pace.spread;
         let (weight, way) = if !probe.may_lie_lower(reading, spread) {
             // Nothing queues below the knee.
-            self.grounded = Some(now);
+            self.baselines.ground(now);
             (PROBE_WEIGHT, Way::Both)
-        } else if self.is_grounded(now) && reading.inflation > SHORTER {
+        } else if self.baselines.are_grounded(now) && reading.inflation > SHORTER {
             return false;
         } else {
             // Above it, latency is at most nearer to the baseline.
-            self.grounded = None;
+            self.baselines.unground();
             (1.0, Way::Down)
         };
         self.baselines
@@ -708,12 +527,6 @@ impl Controller {
         let before = reading.baseline_ns.unwrap_or(0.0);
         let after = self.baselines.mean_ns(cohort).unwrap_or(0.0);
         (after - before).abs() > OFF * before
-    }
-
-    /// Whether the baselines were measured below the knee not long ago.
-    fn is_grounded(&self, now: Mono) -> bool {
-        self.grounded
-            .is_some_and(|grounded| now.since(grounded) < GROUNDED_FOR)
     }
 
     fn change(
@@ -737,10 +550,4 @@ impl Controller {
         });
         self.limit = limit;
     }
-}
-
-/// Requests from whose latencies a mean is known to within `error` of itself, at two standard errors.
-fn sample_size(spread: f64, error: f64) -> f64 {
-    let root = 2.0 * spread / error;
-    root * root
 }

@@ -4,11 +4,15 @@ mod baseline;
 mod change;
 mod cohort;
 mod control;
+mod cuts;
 mod guard;
 mod learnt;
+mod pace;
 mod probe;
 mod reading;
+mod standstill;
 mod throughput;
+mod timetable;
 
 use std::time::Duration;
 

@@ -1,31 +1,8 @@
 //! A deliberate change of the limit, and what throughput makes of it.
 
-use std::time::Duration;
-
 use super::reading::Reading;
 use super::throughput::Reference;
-use crate::rng::Rng;
 use crate::time::Mono;
-
-/// The time from one probe to the next,
-const EVERY: Duration = Duration::from_secs(10);
-
-/// ... which becomes this long where the limit proves right again and again.
-const MOST: Duration = Duration::from_secs(40);
-
-/// Probes take one part in so many of the time at most, and in as many more as the time to the next
-/// is longer than usual.
-const SHARE: u32 = 16;
-
-/// The first probe comes this long after slow start.
-const FIRST: Duration = Duration::from_secs(3);
-
-/// The next probe after one that said nothing.
-const AGAIN: Duration = Duration::from_secs(2);
-
-/// Probes come early or late by up to this part of the time between them, so that those of several
-/// limits do not stay in step.
-const JITTER: f64 = 0.2;
 
 /// The limit during a probe downwards, relative to before.
 pub(super) const DOWN: f64 = 0.7;
@@ -154,89 +131,5 @@ impl Probe {
         } else {
             1.0
         }
-    }
-}
-
-/// When the next probe is due.
-#[derive(Clone, Debug)]
-pub(super) struct Timetable {
-    at: Option<Mono>,
-    /// Between the last probe and the next, without jitter.
-    wait: Duration,
-    /// A probe that latency calls for may come from here on.
-    early_at: Mono,
-    /// Between the last probe and one that latency calls for.
-    early: Duration,
-    rng: Rng,
-}
-
-impl Timetable {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self {
-            at: None,
-            wait: AGAIN,
-            early_at: Mono::from_nanos(0),
-            early: AGAIN,
-            rng: Rng::new(seed),
-        }
-    }
-
-    pub(super) fn is_due(&mut self, now: Mono) -> bool {
-        match self.at {
-            Some(at) => now >= at,
-            None => {
-                self.first(now);
-                false
-            }
-        }
-    }
-
-    /// Whether there may be a probe that is not due, because latency calls for one.
-    pub(super) fn may_be_early(&self, now: Mono) -> bool {
-        now >= self.early_at
-    }
-
-    /// The limit was found at `now`.
-    pub(super) fn first(&mut self, now: Mono) {
-        self.at = Some(now + FIRST);
-    }
-
-    /// A probe said nothing.
-    pub(super) fn again(&mut self, now: Mono) {
-        self.set(now, AGAIN);
-    }
-
-    /// A probe that lasted for `took` has ended. Whether it `raised` the limit by much, and whether
-    /// it `learnt` that the baselines were off, decides on the next one.
-    ///
-    /// Where something was wrong, that comes soon, though less soon from one to the next. Where
-    /// nothing was, there is less and less reason for another. Latency's calls are heeded less and
-    /// less often too, as long as it is wrong about the limit being too low.
-    pub(super) fn next(&mut self, now: Mono, took: Duration, raised: bool, learnt: bool) {
-        let wrong = raised || learnt;
-        let calm = self.wait >= EVERY;
-        self.wait = match (wrong, calm) {
-            (true, true) => AGAIN,
-            (true, false) => (self.wait * 2).min(EVERY),
-            (false, _) => (self.wait * 2).clamp(EVERY, MOST),
-        };
-        let next = if wrong {
-            self.wait
-        } else {
-            let longer = self.wait.as_secs_f64() / EVERY.as_secs_f64();
-            self.wait.max((took * SHARE).mul_f64(longer))
-        };
-        self.early = if raised {
-            AGAIN
-        } else {
-            (self.early * 2).min(next)
-        };
-        self.early_at = now + self.early;
-        self.set(now, next);
-    }
-
-    fn set(&mut self, now: Mono, wait: Duration) {
-        let jitter = 1.0 - JITTER + 2.0 * JITTER * self.rng.unit();
-        self.at = Some(now + wait.mul_f64(jitter));
     }
 }

@@ -6,7 +6,7 @@ use super::baseline::Baselines;
 use super::cohort::Cohort;
 use crate::time::{Mono, nanos};
 
-/// A request that refers to a limit this well used could do with a higher one.
+/// A limit of which this much was in use at some moment may be in the way.
 const SATURATED_SHARE: f64 = 0.9;
 
 /// Requests of known routes from which the spread of latencies can be told.
@@ -42,11 +42,13 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads `cohort` at `now`, gathered under `limit`; `None` when nothing is left in it.
+    /// Reads `cohort` at `now`, gathered under `limit` where requests used to take `pace_ns`; `None`
+    /// when nothing is left in it.
     pub(super) fn of(
         cohort: &Cohort,
         baselines: &Baselines,
         limit: u32,
+        pace_ns: f64,
         now: Mono,
     ) -> Option<Self> {
         let since_opened = now.since(cohort.opened);
@@ -69,7 +71,7 @@ impl Reading {
                 }
             }
         }
-        if requests == 0.0 {
+        if requests == 0.0 && cohort.overloaded == 0 {
             return None;
         }
         let inflation = if known_baseline_ns > 0.0 {
@@ -83,7 +85,11 @@ impl Reading {
         });
         Some(Self {
             since_opened,
-            latency_ns: latency_ns / requests,
+            latency_ns: if requests > 0.0 {
+                latency_ns / requests
+            } else {
+                pace_ns
+            },
             baseline_ns: (known > 0.0).then(|| known_baseline_ns / known),
             inflation,
             spread,

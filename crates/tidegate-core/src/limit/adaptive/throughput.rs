@@ -25,12 +25,22 @@ const SAME_LIMIT: f64 = 0.4;
 pub(super) struct Best {
     per_second: [f64; SECONDS],
     second: u64,
+    /// What counts as long as there is no average, from an earlier life.
+    learnt: f64,
     /// Counted since the last average.
     worked: f64,
     seconds: f64,
 }
 
 impl Best {
+    /// As an earlier process left it.
+    pub(super) fn of(per_second: f64) -> Self {
+        Self {
+            learnt: per_second,
+            ..Self::default()
+        }
+    }
+
     /// So many requests worked within the `seconds` before `now`.
     pub(super) fn see(&mut self, now: Mono, worked: f64, seconds: f64) {
         self.turn(now);
@@ -39,6 +49,7 @@ impl Best {
         if self.seconds >= AVERAGED {
             let best = &mut self.per_second[(self.second % SECONDS as u64) as usize];
             *best = best.max(self.worked / self.seconds);
+            self.learnt = 0.0;
             self.worked = 0.0;
             self.seconds = 0.0;
         }
@@ -54,7 +65,7 @@ impl Best {
     pub(super) fn last(&self) -> f64 {
         self.per_second
             .iter()
-            .fold(0.0, |best, &seen| best.max(seen))
+            .fold(self.learnt, |best, &seen| best.max(seen))
     }
 
     fn turn(&mut self, now: Mono) {
