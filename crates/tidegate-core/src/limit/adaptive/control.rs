@@ -77,6 +77,9 @@ const RAISE: f64 = 0.5;
 /// ... or less where inflation is less than this below the threshold.
 const RAISE_ROOM: f64 = 0.1;
 
+/// After so many full steps in a row the knee is far away, and slow start begins again.
+const RAISES_IN_A_ROW: u32 = 8;
+
 /// How far baselines move to the latency of a probe below the knee.
 const PROBE_WEIGHT: f64 = 0.5;
 
@@ -115,6 +118,8 @@ pub struct Controller {
     reference: Reference,
     timetable: Timetable,
     cuts: Cuts,
+    /// Full steps upwards since the limit last moved otherwise.
+    raises: u32,
     standstills: Standstills,
     guards: Guards,
     usage: Usage,
@@ -137,6 +142,7 @@ impl Controller {
             reference: Reference::default(),
             timetable: Timetable::new(seed),
             cuts: Cuts::default(),
+            raises: 0,
             standstills: Standstills::default(),
             guards: Guards::new(settings.latency_healthy_max),
             usage: Usage::default(),
@@ -362,7 +368,12 @@ impl Controller {
                 let room = self.threshold(reading) - reading.inflation;
                 let full = (room / RAISE_ROOM).clamp(0.0, 1.0);
                 let step = (RAISE * self.limit.sqrt() * full).max(1.0);
+                let raises = if full < 1.0 { 0 } else { self.raises + 1 };
                 self.change(now, self.limit + step, Verdict::Raised, reading, None);
+                self.raises = raises;
+                if raises >= RAISES_IN_A_ROW {
+                    self.phase = Phase::SlowStart;
+                }
             }
         }
     }
@@ -549,5 +560,6 @@ impl Controller {
             verdict,
         });
         self.limit = limit;
+        self.raises = 0;
     }
 }
