@@ -9,6 +9,7 @@ mod bar;
 mod duration;
 mod traffic;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -53,6 +54,25 @@ pub struct Scenario {
     /// What must hold. None in a file that only shows.
     #[serde(default, rename = "bar")]
     pub bars: Vec<Bar>,
+}
+
+impl Scenario {
+    /// The files it names, relative to its own.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let traces = self.traffic.iter().filter_map(|traffic| {
+            let Arrivals::Trace { file, .. } = &traffic.arrivals else {
+                return None;
+            };
+            Some(&**file)
+        });
+        let recorded = self.app.routes.iter().filter_map(|route| {
+            let ServiceKind::Recorded(recorded) = &route.service else {
+                return None;
+            };
+            Some(&*recorded.file)
+        });
+        traces.chain(recorded)
+    }
 }
 
 /// The gateways in front of the application.

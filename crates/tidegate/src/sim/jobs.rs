@@ -1,6 +1,6 @@
 //! Which scenarios to run, under which policies, at which seeds.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tidegate_lab::scenario::Scenario;
@@ -22,11 +22,18 @@ pub(super) struct Job {
     pub(super) policies: Vec<(Policy, u32)>,
 }
 
+/// All there is to do, and what it was read from.
+pub(super) struct Work {
+    pub(super) jobs: Vec<Job>,
+    pub(super) inputs: Vec<PathBuf>,
+}
+
 /// What `args` ask for.
-pub(super) fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
+pub(super) fn work(args: &Args) -> anyhow::Result<Work> {
+    let mut inputs = Vec::new();
     let (mut found, ours) = match (&args.config, &args.shape) {
-        (Some(config), Some(shape)) => shaped(args, config, shape)?,
-        _ => (written(args)?, Policy::named(Policy::OURS)?),
+        (Some(config), Some(shape)) => shaped(args, config, shape, &mut inputs)?,
+        _ => (written(args, &mut inputs)?, Policy::named(Policy::OURS)?),
     };
     if !args.only.is_empty() {
         only(&mut found, &args.only)?;
@@ -36,7 +43,7 @@ pub(super) fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
         "nothing to run: name a scenario file, --suite with one of {}, or --config with --shape",
         names()
     );
-    found
+    let jobs = found
         .into_iter()
         .map(|(mut scenario, from)| {
             scenario
@@ -49,7 +56,8 @@ pub(super) fn jobs(args: &Args) -> anyhow::Result<Vec<Job>> {
                 from,
             })
         })
-        .collect()
+        .collect::<anyhow::Result<_>>()?;
+    Ok(Work { jobs, inputs })
 }
 
 /// The names of all policies, for people.
@@ -58,10 +66,10 @@ pub(super) fn policies() -> String {
 }
 
 /// Scenarios of files and suites, with where they are from.
-fn written(args: &Args) -> anyhow::Result<Vec<(Scenario, String)>> {
+fn written(args: &Args, inputs: &mut Vec<PathBuf>) -> anyhow::Result<Vec<(Scenario, String)>> {
     let mut found = Vec::new();
     for file in &args.files {
-        let scenario = read(file)?;
+        let scenario = read(file, inputs)?;
         for traffic in &scenario.traffic {
             ensure!(
                 traffic.path.is_none(),
@@ -87,8 +95,12 @@ fn written(args: &Args) -> anyhow::Result<Vec<(Scenario, String)>> {
 }
 
 /// Its errors say their cause themselves, with the place in the file.
-fn read(file: &Path) -> anyhow::Result<Scenario> {
-    suite::read(file).map_err(|error| anyhow!("{error}"))
+fn read(file: &Path, inputs: &mut Vec<PathBuf>) -> anyhow::Result<Scenario> {
+    let scenario = suite::read(file).map_err(|error| anyhow!("{error}"))?;
+    let folder = file.parent().unwrap_or_else(|| Path::new(""));
+    inputs.push(file.to_owned());
+    inputs.extend(scenario.files().map(|named| folder.join(named)));
+    Ok(scenario)
 }
 
 fn named(name: &str) -> anyhow::Result<&'static Suite> {
@@ -111,10 +123,12 @@ fn shaped(
     args: &Args,
     config: &Path,
     shape: &Path,
+    inputs: &mut Vec<PathBuf>,
 ) -> anyhow::Result<(Vec<(Scenario, String)>, Policy)> {
     let text = config::read(config)?;
+    inputs.push(config.to_owned());
     let plan = config::parse(&config.display().to_string(), &text, &Flags::default())?;
-    let mut scenario = read(shape)?;
+    let mut scenario = read(shape, inputs)?;
     let app = shape::resolve(&mut scenario, &plan, args.app.as_deref())
         .with_context(|| format!("{} does not fit {}", shape.display(), config.display()))?;
     let policy = Policy::configured(Policy::OURS, app.admission.clone(), app.limit);

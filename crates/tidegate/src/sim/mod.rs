@@ -1,6 +1,7 @@
 //! `tidegate sim`: scenarios in virtual time, over the very code that decides in the gateway.
 
 mod jobs;
+mod outputs;
 mod play;
 mod replay;
 mod shape;
@@ -12,6 +13,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use tidegate_lab::report::{Results, page, summary};
 use tidegate_lab::suite::SUITES;
+
+use jobs::Work;
+use outputs::Outputs;
 
 /// Simulate traffic past the knee, in virtual time, with the code that decides in the gateway.
 ///
@@ -85,20 +89,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print(&listing()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(json) = &args.json {
-        anyhow::ensure!(
-            json.extension().is_none_or(|ending| ending != "toml"),
-            "--json would overwrite {}: name scenario files before it, or write --json=-",
-            json.display()
-        );
-    }
-    let jobs = jobs::jobs(args)?;
+    outputs::ending("--html", args.html.as_deref())?;
+    outputs::ending("--json", args.json.as_deref())?;
+    let Work { jobs, inputs } = jobs::work(args)?;
+    let json = args.json.as_deref().filter(|json| *json != Path::new("-"));
+    let outputs = Outputs::open(args.html.as_deref(), json, &inputs)?;
     let results = play::play(
         &jobs,
         args.threads,
         args.html.is_some() || args.json.is_some(),
     )?;
-    publish(&results, args)?;
+    publish(&results, args, outputs)?;
     let missed = results
         .scenarios
         .iter()
@@ -131,24 +132,23 @@ fn listing() -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn publish(results: &Results, args: &Args) -> anyhow::Result<()> {
-    if let Some(html) = &args.html {
-        std::fs::write(html, page(results))
-            .with_context(|| format!("cannot write the page to {}", html.display()))?;
-    }
+/// The table comes first: it is there whatever becomes of the files.
+fn publish(results: &Results, args: &Args, outputs: Outputs) -> anyhow::Result<()> {
     let text = summary(results);
-    let Some(json) = &args.json else {
-        return print(&text);
-    };
-    let bytes = serde_json::to_string(results)?;
-    if json == Path::new("-") {
+    if args.json.is_some() && outputs.json.is_none() {
         // Where nobody reads it, the results are still on standard output.
         let _ = std::io::stderr().write_all(text.as_bytes());
-        return print(&format!("{bytes}\n"));
+        print(&format!("{}\n", serde_json::to_string(results)?))?;
+    } else {
+        print(&text)?;
     }
-    std::fs::write(json, &bytes)
-        .with_context(|| format!("cannot write the results to {}", json.display()))?;
-    print(&text)
+    if let Some(mut html) = outputs.html {
+        html.write(&page(results))?;
+    }
+    if let Some(mut json) = outputs.json {
+        json.write(&serde_json::to_string(results)?)?;
+    }
+    Ok(())
 }
 
 /// Writes to standard output. Who has read enough, as `head` does, has been told enough.

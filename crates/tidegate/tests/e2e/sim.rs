@@ -316,3 +316,91 @@ fn a_shape_that_does_not_fit_its_configuration_says_where() {
     let senseless = run(CONFIG, senseless, &[]);
     assert!(senseless.contains("makes no sense as class"), "{senseless}");
 }
+
+#[test]
+fn nothing_that_is_read_is_overwritten_by_whatever_name() {
+    let directory = TempDir::new();
+    let trace = directory.write("trace.csv", "0,400\n");
+    let times = directory.write("times.txt", "50000\n");
+    let scenario = SMALL
+        .replace(
+            "rate = 400.0",
+            "arrivals = { kind = \"trace\", file = \"trace.csv\" }",
+        )
+        .replace(
+            "{ kind = \"constant\", mean = \"50ms\" }",
+            "{ kind = \"recorded\", file = \"times.txt\" }",
+        );
+    // Neither ends in `.toml`, which is refused on sight.
+    let scenario = directory.write("scenario", &scenario);
+    let config = directory.write("config", &std::fs::read_to_string(CONFIG).unwrap());
+    let shape = directory.write("shape", &std::fs::read_to_string(SHAPE).unwrap());
+    let shaped = [
+        "--config".as_ref(),
+        config.as_os_str(),
+        "--shape".as_ref(),
+        shape.as_os_str(),
+    ];
+    let plain = [scenario.as_os_str()];
+    for (number, (input, args)) in [
+        (&scenario, &plain[..]),
+        (&trace, &plain),
+        (&times, &plain),
+        (&config, &shaped),
+        (&shape, &shaped),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = std::fs::read(input).unwrap();
+        let link = directory.path().join(format!("link{number}"));
+        std::os::unix::fs::symlink(input, &link).unwrap();
+        for flag in ["--html", "--json"] {
+            for name in [input, &link] {
+                let mut command = tidegate();
+                command.arg("sim").args(args).arg(flag).arg(name);
+                let refused = command.output().unwrap();
+                let err = text(&refused.stderr);
+                assert_eq!(refused.status.code(), Some(2), "{err}");
+                assert!(
+                    err.contains(&format!("{flag} would overwrite {}", input.display())),
+                    "{err}"
+                );
+                assert_eq!(std::fs::read(input).unwrap(), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_refused_before_anything_is_run() {
+    let directory = TempDir::new();
+    let file = directory.path().join("results");
+    for (html, json, expected) in [
+        (directory.path(), file.as_path(), "Is a directory"),
+        (&file, directory.path(), "Is a directory"),
+        (&file, "/no/such/place/r.json".as_ref(), "No such file"),
+        ("/proc/version/r".as_ref(), &file, "Not a directory"),
+        (&file, &directory.path().join("./results"), "name two files"),
+    ] {
+        let mut command = tidegate();
+        command.args(["sim", "--config", CONFIG, "--shape", SHAPE]);
+        command.arg("--html").arg(html).arg("--json").arg(json);
+        let refused = command.output().unwrap();
+        let err = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{err}");
+        assert!(refused.stdout.is_empty(), "nothing has been run");
+        assert!(err.contains(expected), "{err}");
+        assert!(!file.exists(), "{expected}");
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_in_the_end_are_still_in_the_table() {
+    let full = simulate("", "", &["--html", "/dev/full"]);
+
+    assert_eq!(full.status.code(), Some(2));
+    assert!(text(&full.stdout).ends_with("all 1 bars hold\n"));
+    let err = text(&full.stderr);
+    assert!(err.contains("--html asks for to /dev/full"), "{err}");
+}
