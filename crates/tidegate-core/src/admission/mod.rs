@@ -79,7 +79,8 @@ impl Admission {
     }
 
     /// Why a request of `class` in `group` would be refused now whatever else it carries; `None`
-    /// when it may have a chance. For refusing before anything is spent on a request.
+    /// when it may have a chance. For refusing before anything is spent on a request. A limit that
+    /// rises with a refusal lets those who wait start with the next other call.
     pub fn peek(&mut self, now: Mono, class: Class, group: GroupId) -> Option<Reason> {
         let now = self.advance(now);
         if self.keeps_out(class) {
@@ -118,18 +119,22 @@ impl Admission {
         if self.keeps_out(facts.class) {
             return Arrival::Refused(Reason::Escape);
         }
+        let slots = self.slots();
         if !self.level().admits(facts.class, facts.cohort) {
             self.limit_is_short(now);
+            self.settle_risen(now, slots, out);
             return Arrival::Refused(Reason::Level);
         }
-        if self
-            .occupancy
-            .admits(now, self.slots(), facts.class, facts.group)
-        {
-            let running = self.start(now, facts);
-            return Arrival::Admitted(self.tickets.admit(running));
+        if let Some(ticket) = self.admit(now, facts) {
+            self.settle_risen(now, slots, out);
+            return Arrival::Admitted(ticket);
         }
         self.full(now, facts.group);
+        if self.settle_risen(now, slots, out)
+            && let Some(ticket) = self.admit(now, facts)
+        {
+            return Arrival::Admitted(ticket);
+        }
         if facts.retry && self.is_escaping() {
             return Arrival::Refused(Reason::RetryFirst);
         }
@@ -440,6 +445,26 @@ impl Admission {
         if turn == Some(Turn::Begun) {
             self.flush(now, out);
         }
+    }
+
+    /// A limit may rise with what it was just told: then others may start. Whether that is so.
+    fn settle_risen(&mut self, now: Mono, slots: u32, out: &mut Vec<Action>) -> bool {
+        let risen = self.slots() > slots;
+        if risen {
+            self.settle(now, out);
+        }
+        risen
+    }
+
+    /// A slot for a request that waits for nobody, if there is one.
+    fn admit(&mut self, now: Mono, facts: &Facts) -> Option<Ticket> {
+        let Facts { class, group, .. } = *facts;
+        self.occupancy
+            .admits(now, self.slots(), class, group)
+            .then(|| {
+                let running = self.start(now, facts);
+                self.tickets.admit(running)
+            })
     }
 
     /// Lets those leave who must, and those start who can.
