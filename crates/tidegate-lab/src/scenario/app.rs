@@ -232,6 +232,9 @@ pub enum Fault {
         /// How long it takes to fail.
         #[serde(with = "duration")]
         takes: Duration,
+        /// Whether it fails with 503, an application's own word for too much work.
+        #[serde(default)]
+        refused: bool,
     },
     /// Work nobody here has sent: jobs that appear in the application's own queue.
     Backlog {

@@ -47,6 +47,14 @@ pub const SUITES: &[Suite] = &[
                 include_str!("../../scenarios/limiter/s04u.toml"),
             ),
             ("s05.toml", include_str!("../../scenarios/limiter/s05.toml")),
+            (
+                "s05r.toml",
+                include_str!("../../scenarios/limiter/s05r.toml"),
+            ),
+            (
+                "s05w.toml",
+                include_str!("../../scenarios/limiter/s05w.toml"),
+            ),
             ("s06.toml", include_str!("../../scenarios/limiter/s06.toml")),
             ("s07.toml", include_str!("../../scenarios/limiter/s07.toml")),
             ("s08.toml", include_str!("../../scenarios/limiter/s08.toml")),

@@ -89,7 +89,8 @@ impl Baselines {
             let Some(mean_ns) = totals.mean_ns_at(since_opened) else {
                 continue;
             };
-            if baseline.samples >= young_until {
+            // The age of what has not ended is no service time where nothing has.
+            if baseline.samples >= young_until || totals.finished == 0 {
                 continue;
             }
             let known = f64::from(baseline.samples);

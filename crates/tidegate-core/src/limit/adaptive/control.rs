@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::baseline::{Baselines, Way};
 use super::change::{Change, Changes, Verdict};
 use super::cohort::{Cohort, Plan};
+use super::complaint::{Complaints, Heed};
 use super::cuts::{Cuts, Stand};
 use super::guard::{Guards, Usage};
 use super::learnt::Learnt;
@@ -46,10 +47,7 @@ const CUT_LEAST_SLOW_START: f64 = 0.4;
 /// No cut goes below this part of what the recent throughput needs at the baseline.
 const FLOOR: f64 = 1.0;
 
-/// Requests that ended with too much work, as a part of a cohort, from which on the limit is cut.
-const OVERLOADED: f64 = 0.1;
-
-/// ... to this part of itself.
+/// An application that says that there is too much work has its limit cut to this part of itself.
 const OVERLOADED_CUT: f64 = 0.8;
 
 /// Slow start multiplies the limit by this.
@@ -120,6 +118,7 @@ pub struct Controller {
     cuts: Cuts,
     /// Full steps upwards since the limit last moved otherwise.
     raises: u32,
+    complaints: Complaints,
     standstills: Standstills,
     guards: Guards,
     usage: Usage,
@@ -143,6 +142,7 @@ impl Controller {
             timetable: Timetable::new(seed),
             cuts: Cuts::default(),
             raises: 0,
+            complaints: Complaints::default(),
             standstills: Standstills::default(),
             guards: Guards::new(settings.latency_healthy_max),
             usage: Usage::default(),
@@ -274,9 +274,20 @@ impl Controller {
             self.reference = Reference::default();
         }
 
-        if reading.overloaded > OVERLOADED {
-            self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
-        } else if !reading.saturated {
+        let floor = self.floor(now);
+        match (self.complaints).heed(now, reading.overloaded, self.limit, floor) {
+            Heed::Nothing => {}
+            Heed::Cut => {
+                self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
+                return;
+            }
+            Heed::Restore(limit) => {
+                self.phase = Phase::SlowStart;
+                self.change(now, limit, Verdict::Anyway, reading, None);
+                return;
+            }
+        }
+        if !reading.saturated {
             self.rest(now, cohort, reading);
         } else if probing && self.may_probe(reading) {
             self.begin_probe(now, cohort, reading);
@@ -352,7 +363,8 @@ impl Controller {
 
     fn raise(&mut self, now: Mono, reading: &Reading) {
         self.cuts = Cuts::default();
-        if !self.guards.allow_raise(reading) {
+        // Where nothing was done, the latency of what is unfinished says nothing either.
+        if reading.worked == 0.0 || !self.guards.allow_raise(reading) {
             return;
         }
         match self.phase {
@@ -424,9 +436,13 @@ impl Controller {
     fn cut(&mut self, now: Mono, part: f64, verdict: Verdict, reading: &Reading) {
         self.end_slow_start(now);
         self.cuts.count();
-        let baseline = self.pace.baseline_ns.unwrap_or(0.0) / 1e9;
-        let floor = (FLOOR * self.best.recent(now) * baseline).min(self.limit);
+        let floor = self.floor(now).min(self.limit);
         self.change(now, (self.limit * part).max(floor), verdict, reading, None);
+    }
+
+    /// What the recent throughput needs, by Little's law.
+    fn floor(&mut self, now: Mono) -> f64 {
+        FLOOR * self.best.recent(now) * self.pace.baseline_ns.unwrap_or(0.0) / 1e9
     }
 
     fn end_slow_start(&mut self, now: Mono) {

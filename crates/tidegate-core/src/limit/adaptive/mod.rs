@@ -3,6 +3,7 @@
 mod baseline;
 mod change;
 mod cohort;
+mod complaint;
 mod control;
 mod cuts;
 mod guard;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::rng::Rng;
 use tidegate_core::time::Mono;
 
+use super::Outcome;
 use crate::scenario::{App, Fault, Style};
 
 /// What the application has to do when a fault begins or ends.
@@ -108,10 +109,22 @@ impl Faults {
             .product()
     }
 
-    /// How long it takes to fail, where a request that is begun now does.
-    pub(super) fn fail_fast(&self, rng: &mut Rng) -> Option<Duration> {
+    /// How a request that is begun now fails at once, and how long that takes, where it does.
+    pub(super) fn fail_fast(&self, rng: &mut Rng) -> Option<(Outcome, Duration)> {
         self.present().find_map(|known| match known.fault {
-            Fault::FailFast { share, takes, .. } if rng.unit() < share => Some(takes),
+            Fault::FailFast {
+                share,
+                takes,
+                refused,
+                ..
+            } if rng.unit() < share => {
+                let outcome = if refused {
+                    Outcome::Refused
+                } else {
+                    Outcome::FailedFast
+                };
+                Some((outcome, takes))
+            }
             _ => None,
         })
     }

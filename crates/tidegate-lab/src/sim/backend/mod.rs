@@ -155,8 +155,9 @@ impl Backend {
                 true
             }
             Pool::Quota(quota) => {
-                let outcome = if self.faults.fail_fast(&mut self.load.rng).is_some() {
-                    Outcome::FailedFast
+                let fails = self.faults.fail_fast(&mut self.load.rng);
+                let outcome = if let Some((outcome, _)) = fails {
+                    outcome
                 } else if quota.take(now) {
                     Outcome::Answered
                 } else {
@@ -332,10 +333,10 @@ impl Load {
         let route = entry.route as usize;
         // Jobs of a foreign backlog are work by definition.
         let fails = entry.job.and_then(|_| faults.fail_fast(&mut self.rng));
-        if let Some(takes) = fails {
+        if let Some((outcome, takes)) = fails {
             return Work {
                 time: takes,
-                outcome: Outcome::FailedFast,
+                outcome,
                 fills: None,
             };
         }

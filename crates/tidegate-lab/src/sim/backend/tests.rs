@@ -289,6 +289,7 @@ fn a_part_of_the_requests_fails_fast_while_it_lasts() {
         until: Some(millis(1000)),
         share: 0.5,
         takes: millis(1),
+        refused: false,
     };
     let jobs: Vec<(u64, usize)> = (0..2000).map(|when| (when, 0)).collect();
 

@@ -134,6 +134,7 @@ fn one_fault(app: &App, fault: &Fault, name: &str, found: &mut Problems) {
             until,
             share,
             takes,
+            refused: _,
         } => {
             found.span(&field("until"), at, until);
             found.share(&field("share"), share);
