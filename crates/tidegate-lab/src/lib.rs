@@ -10,3 +10,4 @@ pub mod scenario;
 pub mod shop;
 pub mod sim;
 pub mod suite;
+pub mod text;

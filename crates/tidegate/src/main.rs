@@ -98,7 +98,11 @@ fn main() -> ExitCode {
 fn tell(error: &anyhow::Error) {
     let _ = match error.downcast_ref::<Refused>() {
         Some(refused) => writeln!(std::io::stderr(), "{refused}"),
-        None => writeln!(std::io::stderr(), "tidegate: {error:#}"),
+        None => {
+            // What went wrong may be told in the words of a file.
+            let causes = tidegate_lab::text::escaped(&format!("{error:#}"));
+            writeln!(std::io::stderr(), "tidegate: {causes}")
+        }
     };
 }
 

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use crate::text::shown;
 use serde::{Deserialize, Deserializer, de};
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     humantime::parse_duration(&text).map_err(|error| {
         de::Error::custom(format!(
-            "`{text}` is no duration ({error}); write a number with a unit, such as \"50ms\""
+            "`{}` is no duration ({}); write a number with a unit, such as \"50ms\"",
+            shown(&text),
+            shown(&error.to_string()),
         ))
     })
 }

@@ -57,6 +57,22 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Events that a run has at least, on average: first attempts and shares handed out.
+    pub fn events_least(&self) -> f64 {
+        let attempts = self.traffic.iter();
+        let attempts: f64 = attempts
+            .map(|traffic| traffic.first_attempts(self.length))
+            .sum();
+        let gateways = &self.gateways;
+        let shares = if gateways.arrangement == Arrangement::Pooled {
+            let times = self.length.as_secs_f64() / gateways.refresh.as_secs_f64();
+            f64::from(gateways.count) * times
+        } else {
+            0.0
+        };
+        attempts + shares
+    }
+
     /// The files it names, relative to its own.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let traces = self.traffic.iter().filter_map(|traffic| {

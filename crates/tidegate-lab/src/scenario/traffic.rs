@@ -114,6 +114,48 @@ impl Traffic {
     }
 }
 
+impl Traffic {
+    /// First attempts that it makes on average in a run of that `length`.
+    pub fn first_attempts(&self, length: Duration) -> f64 {
+        let end = self.until.map_or(length, |until| until.min(length));
+        let lasts = end.saturating_sub(self.from).as_secs_f64();
+        let pieces: Vec<(Duration, f64)> = match &self.arrivals {
+            Arrivals::Bursts { size, every } => {
+                let again = every.map_or(0.0, |every| (lasts / every.as_secs_f64()).floor());
+                return if lasts > 0.0 {
+                    f64::from(*size) * (1.0 + again)
+                } else {
+                    0.0
+                };
+            }
+            Arrivals::Poisson {} | Arrivals::Fixed {} => {
+                let changes = self.changes.iter();
+                let changes = changes.filter_map(|change| Some((change.at, change.rate?)));
+                [(self.from, self.rate)]
+                    .into_iter()
+                    .chain(changes)
+                    .collect()
+            }
+            Arrivals::Trace { steps, .. } => {
+                let steps = steps.iter();
+                steps
+                    .map(|step| (self.from.saturating_add(step.at), step.rate))
+                    .collect()
+            }
+        };
+        let ends = pieces
+            .iter()
+            .skip(1)
+            .map(|&(at, _)| at.min(end))
+            .chain([end]);
+        pieces
+            .iter()
+            .zip(ends)
+            .map(|(&(from, rate), to)| rate * to.saturating_sub(from).as_secs_f64())
+            .sum()
+    }
+}
+
 /// How first attempts are spread in time.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case", tag = "kind", deny_unknown_fields)]

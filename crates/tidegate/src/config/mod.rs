@@ -27,6 +27,7 @@ pub(crate) use limit::capped;
 use problem::Problems;
 pub(crate) use problem::Refused;
 use section::Section;
+pub(crate) use section::closest;
 pub(crate) use summary::Summary;
 use tree::{Node, Origin, Table, Value, graft, subtable};
 

@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use tidegate_lab::scenario::Scenario;
+use tidegate_lab::scenario::{Arrangement, Scenario};
 use tidegate_lab::sim::policy::Policy;
 use tidegate_lab::suite::{self, SUITES, Suite};
+use tidegate_lab::text::{escaped, shown};
 
 use super::{Args, shape};
 use crate::config::{self, Flags};
 
 /// Seeds of policies that are there to compare with.
 const SEEDS_BESIDE: u32 = 2;
+
+/// The most events of one run: they take an hour.
+const EVENTS_MAX: f64 = 1e10;
 
 /// One scenario and what it is run under.
 pub(super) struct Job {
@@ -50,14 +54,42 @@ pub(super) fn work(args: &Args) -> anyhow::Result<Work> {
                 .traffic
                 .iter_mut()
                 .for_each(|traffic| traffic.scale(args.scale));
+            let policies = policies_for(args, &scenario, &ours)?;
+            can_be_run(&scenario, &policies)?;
             Ok(Job {
-                policies: policies_for(args, &scenario, &ours)?,
+                policies,
                 scenario,
                 from,
             })
         })
         .collect::<anyhow::Result<_>>()?;
     Ok(Work { jobs, inputs })
+}
+
+/// A run that could not end today, or could not mean anything, is not begun.
+fn can_be_run(scenario: &Scenario, policies: &[(Policy, u32)]) -> anyhow::Result<()> {
+    let events = scenario.events_least();
+    ensure!(
+        events <= EVENTS_MAX,
+        "{}: each run would have {:.0} billion events, and the most is {:.0} billion: shorten \
+         `length`, or lower the rates or --scale",
+        scenario.id,
+        (events / 1e9).ceil(),
+        EVENTS_MAX / 1e9
+    );
+    let gateways = &scenario.gateways;
+    let ours = policies
+        .iter()
+        .find(|(policy, _)| policy.name() == Policy::OURS);
+    let learnt = ours.is_none_or(|(policy, _)| policy.pooled(scenario).is_some());
+    ensure!(
+        learnt || gateways.arrangement != Arrangement::Pooled || gateways.count == 1,
+        "{}: gateways.arrangement is \"pooled\", but only the adaptive limit is shared out, not a \
+         number of workers that is stated: write \"node\", for one limit beside the application, or \
+         leave `workers` out",
+        scenario.id
+    );
+    Ok(())
 }
 
 /// The names of all policies, for people.
@@ -68,7 +100,13 @@ pub(super) fn policies() -> String {
 /// Scenarios of files and suites, with where they are from.
 fn written(args: &Args, inputs: &mut Vec<PathBuf>) -> anyhow::Result<Vec<(Scenario, String)>> {
     let mut found = Vec::new();
+    let mut seen = Vec::new();
     for file in &args.files {
+        let place = file.canonicalize().unwrap_or_else(|_| file.clone());
+        if seen.contains(&place) {
+            continue;
+        }
+        seen.push(place);
         let scenario = read(file, inputs)?;
         for traffic in &scenario.traffic {
             ensure!(
@@ -79,14 +117,19 @@ fn written(args: &Args, inputs: &mut Vec<PathBuf>) -> anyhow::Result<Vec<(Scenar
                 traffic.name
             );
         }
-        found.push((scenario, file.display().to_string()));
+        found.push((scenario, escaped(&file.display().to_string())));
     }
+    let mut suites: Vec<&Suite> = Vec::new();
     for name in &args.suite {
-        let suites: Vec<&Suite> = match name.as_str() {
+        let wanted = match name.trim() {
             "all" => SUITES.iter().collect(),
             name => vec![named(name)?],
         };
-        for suite in suites {
+        for suite in wanted {
+            if suites.iter().any(|known| known.name == suite.name) {
+                continue;
+            }
+            suites.push(suite);
             let scenarios = suite.scenarios()?.into_iter();
             found.extend(scenarios.map(|scenario| (scenario, suite.name.to_owned())));
         }
@@ -106,7 +149,8 @@ fn read(file: &Path, inputs: &mut Vec<PathBuf>) -> anyhow::Result<Scenario> {
 fn named(name: &str) -> anyhow::Result<&'static Suite> {
     let Some(suite) = Suite::named(name) else {
         bail!(
-            "there is no suite \"{name}\"; there are {}, and all",
+            "there is no suite \"{}\"; there are {}, and all",
+            shown(name),
             names()
         );
     };
@@ -133,19 +177,22 @@ fn shaped(
         .with_context(|| format!("{} does not fit {}", shape.display(), config.display()))?;
     let policy = Policy::configured(Policy::OURS, app.admission.clone(), app.limit);
     let from = format!("{} on {}", shape.display(), config.display());
+    let from = escaped(&from);
     Ok((vec![(scenario, from)], policy))
 }
 
 fn only(found: &mut Vec<(Scenario, String)>, wanted: &[String]) -> anyhow::Result<()> {
-    for id in wanted {
+    let wanted: Vec<&str> = wanted.iter().map(|id| id.trim()).collect();
+    for id in &wanted {
         let known: Vec<&str> = found.iter().map(|(scenario, _)| &*scenario.id).collect();
         ensure!(
-            known.contains(&id.as_str()),
-            "there is no scenario \"{id}\" among {}",
+            known.contains(id),
+            "there is no scenario \"{}\" among {}",
+            shown(id),
             known.join(", ")
         );
     }
-    found.retain(|(scenario, _)| wanted.contains(&scenario.id));
+    found.retain(|(scenario, _)| wanted.contains(&&*scenario.id));
     Ok(())
 }
 
@@ -162,11 +209,13 @@ fn policies_for(
         }
     };
     if !args.policy.is_empty() {
-        let chosen = args
-            .policy
-            .iter()
-            .map(|name| Ok((named(name)?, args.seeds)));
-        return chosen.collect();
+        let mut chosen: Vec<(Policy, u32)> = Vec::new();
+        for name in args.policy.iter().map(|name| name.trim()) {
+            if chosen.iter().all(|(policy, _)| policy.name() != name) {
+                chosen.push((named(name)?, args.seeds));
+            }
+        }
+        return Ok(chosen);
     }
     let mut policies = vec![(ours.clone(), args.seeds)];
     let peers = Policy::PEERS.iter().copied().filter(|_| args.peers);

@@ -125,7 +125,7 @@ pub(super) fn ending(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
     let path = path.unwrap_or_else(|| Path::new(""));
     ensure!(
         path.extension().is_none_or(|ending| ending != "toml"),
-        "{flag} would overwrite {}: name scenario files before it, or write --json=-",
+        "{flag} would overwrite {}: name scenario files before it, or another file for it",
         path.display()
     );
     Ok(())

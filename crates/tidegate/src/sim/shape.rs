@@ -9,6 +9,9 @@ use tidegate_core::time::{Mono, Wall};
 use tidegate_gateway::classify::{self, app_of};
 use tidegate_gateway::plan::{AppPlan, Plan};
 use tidegate_lab::scenario::{Label, Scenario, Service, Traffic, Weight};
+use tidegate_lab::text::shown;
+
+use crate::config::closest;
 
 /// Requests under this are Tidegate's own.
 const OWN: &str = "/.tidegate/";
@@ -39,12 +42,35 @@ pub(super) fn resolve<'p>(
         );
     }
     let app = &plan.apps[chosen.context("there is no traffic")?];
+    for service in &scenario.app.routes {
+        meant(&service.name, app)?;
+    }
     for traffic in &mut scenario.traffic {
         let name = traffic.name.clone();
         label(traffic, app, &scenario.app.routes)
             .with_context(|| format!("traffic {name:?} cannot be simulated"))?;
     }
     Ok(app)
+}
+
+/// A time for a route that nothing is asked from would silently not count.
+fn meant(name: &str, app: &AppPlan) -> anyhow::Result<()> {
+    let mut known: Vec<&str> = app.routes.iter().map(|route| &*route.name).collect();
+    known.push(OTHER);
+    known.dedup();
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let nearest = closest(name, known.iter().copied());
+    bail!(
+        "the application \"{}\" has no route \"{}\" for that [[app.route]]{}; there are {}",
+        app.name,
+        shown(name),
+        nearest.map_or_else(String::new, |nearest| format!(
+            " (did you mean \"{nearest}\"?)"
+        )),
+        known.join(", ")
+    );
 }
 
 fn named(plan: &Plan, name: &str) -> anyhow::Result<usize> {

@@ -301,9 +301,17 @@ fn a_shape_that_does_not_fit_its_configuration_says_where() {
     assert!(probe.contains("is answered by Tidegate itself"), "{probe}");
     let pathless = run(CONFIG, shape.replace("path = \"/recommend/17\"", ""), &[]);
     assert!(pathless.contains("it has no `path`"), "{pathless}");
-    let unknown = shape.replace("name = \"other\"\n", "name = \"search\"\n");
+    let timeless = "[[app.route]]\nname = \"other\"\n\
+                    service = { kind = \"lognormal\", mean = \"60ms\", sigma = 0.6 }\n";
+    let timeless = run(CONFIG, shape.replace(timeless, ""), &[]);
+    assert!(timeless.contains("add an [[app.route]]"), "{timeless}");
+    let unknown = shape.replace("name = \"checkout\"", "name = \"chekout\"");
     let unknown = run(CONFIG, unknown, &[]);
-    assert!(unknown.contains("add an [[app.route]]"), "{unknown}");
+    assert!(
+        unknown.contains("has no route \"chekout\"")
+            && unknown.contains("did you mean \"checkout\"?"),
+        "{unknown}"
+    );
     let app = run(apps, shape.clone(), &["--app", "blog"]);
     assert!(app.contains("there are shop, api"), "{app}");
     let mixed = shape.replace(
@@ -403,4 +411,78 @@ fn results_that_cannot_be_written_in_the_end_are_still_in_the_table() {
     assert!(text(&full.stdout).ends_with("all 1 bars hold\n"));
     let err = text(&full.stderr);
     assert!(err.contains("--html asks for to /dev/full"), "{err}");
+}
+
+#[test]
+fn a_stated_number_of_workers_is_not_pooled() {
+    let gateways = "[gateways]\ncount = 4\narrangement = \"pooled\"\n\n[protection]";
+
+    let stated = refused("[protection]", gateways, &[]);
+
+    assert!(stated.contains("write \"node\""), "{stated}");
+    let one = simulate("[protection]", &gateways.replace("4", "1"), &[]);
+    assert_eq!(one.status.code(), Some(0), "{}", text(&one.stderr));
+
+    let directory = TempDir::new();
+    let config = std::fs::read_to_string(CONFIG).unwrap();
+    let config = directory.write("own.toml", &config);
+    let shape = std::fs::read_to_string(SHAPE).unwrap();
+    let gateways = gateways.replace("\n\n[protection]", "");
+    let shape = directory.write("shape.toml", &format!("{shape}\n{gateways}\n"));
+    let mut command = tidegate();
+    command.arg("sim").arg("--config").arg(config);
+    let configured = command.arg("--shape").arg(shape).output().unwrap();
+    assert_eq!(configured.status.code(), Some(2));
+    let configured = text(&configured.stderr);
+    assert!(configured.contains("write \"node\""), "{configured}");
+}
+
+#[test]
+fn a_run_that_would_not_end_today_is_not_begun() {
+    let long = SMALL.replace("\"6s\"", "\"1day\"");
+    let endless = refused(SMALL, &long, &["--scale", "1000"]);
+
+    assert!(
+        endless.contains("T1: each run would have 35 billion events"),
+        "{endless}"
+    );
+}
+
+#[test]
+fn names_are_trimmed_and_what_is_named_twice_runs_once() {
+    let directory = TempDir::new();
+    let file = directory.write("small.toml", SMALL);
+    let mut command = tidegate();
+    command.arg("sim").arg(&file);
+    command.arg(directory.path().join("./small.toml"));
+    command.args(["--policy", "none, envoy,none"]);
+
+    let twice = text(&command.output().unwrap().stdout);
+
+    assert!(twice.contains("\n2 runs, "), "{twice}");
+    let args = ["sim", "--suite", "queue, queue", "--only", " Q1"];
+    let suite = text(&output(&args).stdout);
+    assert_eq!(suite.matches("Q1  ").count(), 1, "{suite}");
+}
+
+#[test]
+fn a_fixed_limit_out_of_range_is_told_the_range() {
+    for policy in ["fixed:0", "fixed:99999999999", "fixed:"] {
+        let range = refused("", "", &["--policy", policy]);
+        assert!(range.contains("with N from 1 to 4294967295"), "{range}");
+    }
+    let long = refused("", "", &["--policy", &"x".repeat(10_000)]);
+    assert!(long.len() < 1000, "{long}");
+}
+
+#[test]
+fn nothing_raw_reaches_a_terminal() {
+    let broken = refused("id = ", "id = \u{1b}[2J", &[]);
+    let named = refused("\"T1\"", "\"T\\u001b[2J\"", &[]);
+    let turned = refused("# ", "", &["--policy", "\u{202e}none"]);
+
+    for told in [broken, named, turned] {
+        let raw = ['\u{1b}', '\u{202e}'];
+        assert!(!told.contains(raw), "{told:?}");
+    }
 }

@@ -5,11 +5,13 @@ use std::num::NonZeroU32;
 use thiserror::Error;
 use tidegate_core::limit::Kind;
 
+use crate::text::shown;
+
 use super::{LimitKind, Make, Policy, QueueKind, bounds};
 
 /// A name that is nobody's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no policy \"{name}\"{}; there are {}", hint(.nearest.as_ref()), Policy::ALL.join(", "))]
+#[error("there is no policy \"{}\"{}; there are {}", shown(.name), hint(.nearest.as_ref()), Policy::ALL.join(", "))]
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,
@@ -20,11 +22,18 @@ pub struct UnknownPolicy {
 /// Names less alike than this are no suggestion.
 const ALIKE_LEAST: f64 = 0.75;
 
+/// The one with a number in it.
+const FIXED: &str = "fixed:N";
+
 const VEGAS: Kind = Kind::Vegas(bounds(20, 1, 1000));
 const GRADIENT2: Kind = Kind::Gradient2(bounds(20, 20, 200));
 
 fn hint(nearest: Option<&&'static str>) -> String {
-    nearest.map_or_else(String::new, |nearest| format!(" (did you mean {nearest}?)"))
+    match nearest {
+        Some(&FIXED) => format!(" (did you mean {FIXED}, with N from 1 to {}?)", u32::MAX),
+        Some(nearest) => format!(" (did you mean {nearest}?)"),
+        None => String::new(),
+    }
 }
 
 pub(super) fn make(name: &str) -> Result<Make, UnknownPolicy> {

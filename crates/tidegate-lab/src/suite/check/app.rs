@@ -2,7 +2,7 @@
 
 use crate::scenario::{App, Fault, Scenario, ServiceKind, Style};
 
-use super::{Problems, shown};
+use super::{Problems, quoted, shown};
 
 /// Routes one application may have; what is learnt per route is bounded by it.
 const ROUTES_MAX: usize = 256;
@@ -27,11 +27,9 @@ pub(super) fn check(scenario: &Scenario, found: &mut Problems) {
         app.routes.iter().map(|route| &*route.name),
     );
     for route in &app.routes {
-        service(
-            &route.service,
-            &format!("app.route {:?}: service", route.name),
-            found,
-        );
+        let name = quoted(&route.name);
+        found.plain(&format!("app.route {name}: name"), &route.name);
+        service(&route.service, &format!("app.route {name}: service"), found);
     }
     if let Some(cache) = &app.cache {
         found.positive("app.cache.hit", cache.hit);
@@ -102,6 +100,7 @@ fn one_fault(app: &App, fault: &Fault, name: &str, found: &mut Problems) {
         Fault::Stall { lasts, every, .. } => {
             found.positive(&field("for"), lasts);
             if let Some(every) = every {
+                found.every(&field("every"), every);
                 found.demand(
                     every > lasts,
                     &field("every"),

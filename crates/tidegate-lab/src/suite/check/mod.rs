@@ -12,10 +12,15 @@ use tidegate_core::facts::Class;
 use crate::scenario::Scenario;
 use crate::sim::policy::Policy;
 use crate::sim::record::BIN;
+use crate::text::{SHOWN_MAX, is_plain, shortened};
 
 /// The longest run: a day. Bins are kept for all of it.
 const LENGTH_MAX: Duration = Duration::from_secs(24 * 3600);
 const GATEWAYS_MAX: u32 = 256;
+/// What comes again and again comes no sooner than this, so that a run has an end.
+const EVERY_MIN: Duration = Duration::from_millis(1);
+/// Characters of a value that is shown, with its quotes and what has to be written out.
+const VALUE_MAX: usize = 2 * SHOWN_MAX;
 
 /// One wrong value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +59,7 @@ impl Problems {
         if !holds {
             self.0.push(Problem {
                 field: field.to_owned(),
-                value: value.to_string(),
+                value: shortened(&value.to_string(), VALUE_MAX),
                 fix: fix.to_owned(),
             });
         }
@@ -77,6 +82,26 @@ impl Problems {
             field,
             shown(value),
             "write a time above 0",
+        );
+    }
+
+    /// What happens every `value` happens so rarely that a run has an end.
+    fn every(&mut self, field: &str, value: Duration) {
+        self.demand(
+            value >= EVERY_MIN,
+            field,
+            shown(value),
+            "write at least 1ms",
+        );
+    }
+
+    /// `text` is shown to people as it is.
+    fn plain(&mut self, field: &str, text: &str) {
+        self.demand(
+            is_plain(text),
+            field,
+            quoted(text),
+            "write it in one line, without control characters and marks of the direction of writing",
         );
     }
 
@@ -132,6 +157,10 @@ fn whole(scenario: &Scenario, found: &mut Problems) {
         quoted(&scenario.id),
         "write a short name, such as \"S1\"",
     );
+    for (field, text) in [("id", &scenario.id), ("title", &scenario.title)] {
+        found.plain(field, text);
+    }
+    found.plain("suite", scenario.suite.as_deref().unwrap_or_default());
     found.demand(
         scenario.length >= BIN && scenario.length <= LENGTH_MAX,
         "length",
@@ -151,7 +180,7 @@ fn whole(scenario: &Scenario, found: &mut Problems) {
         gateways.count,
         "write a number between 1 and 256",
     );
-    found.positive("gateways.refresh", gateways.refresh);
+    found.every("gateways.refresh", gateways.refresh);
     let protection = &scenario.protection;
     found.positive("protection.hold", protection.hold);
     found.demand(
@@ -176,5 +205,5 @@ fn shown(time: Duration) -> humantime::FormattedDuration {
 }
 
 fn quoted(text: &str) -> String {
-    format!("{text:?}")
+    format!("{:?}", shortened(text, SHOWN_MAX))
 }

@@ -6,6 +6,8 @@ use super::{Problems, quoted, shown};
 
 /// Arrivals per second that one traffic may have. Above it, a run is a mistake in a unit.
 const RATE_MAX: f64 = 10_000_000.0;
+/// Arrivals at one instant.
+const SIZE_MAX: u32 = 10_000_000;
 const RATE: &str = "write first attempts per second, between 0 and 10 million";
 
 pub(super) fn check(scenario: &Scenario, found: &mut Problems) {
@@ -23,7 +25,8 @@ pub(super) fn check(scenario: &Scenario, found: &mut Problems) {
 }
 
 fn one(scenario: &Scenario, traffic: &Traffic, found: &mut Problems) {
-    let name = |field: &str| format!("traffic {:?}: {field}", traffic.name);
+    let name = |field: &str| format!("traffic {}: {field}", quoted(&traffic.name));
+    found.plain(&name("name"), &traffic.name);
     found.class(&name("class"), traffic.class_name());
     request(traffic, found);
     arrivals(traffic, found);
@@ -34,7 +37,7 @@ fn one(scenario: &Scenario, traffic: &Traffic, found: &mut Problems) {
         traffic.users > 0,
         &name("users"),
         traffic.users,
-        "write how many there are",
+        "write how many there are, between 1 and 4294967295",
     );
     let mut last = traffic.from;
     for change in &traffic.changes {
@@ -62,7 +65,7 @@ fn one(scenario: &Scenario, traffic: &Traffic, found: &mut Problems) {
 
 /// A request is either described or classified, not both.
 fn request(traffic: &Traffic, found: &mut Problems) {
-    let name = |field: &str| format!("traffic {:?}: {field}", traffic.name);
+    let name = |field: &str| format!("traffic {}: {field}", quoted(&traffic.name));
     let Some(path) = &traffic.path else {
         let said = [
             ("method", traffic.method.is_some()),
@@ -103,7 +106,7 @@ fn request(traffic: &Traffic, found: &mut Problems) {
 }
 
 fn arrivals(traffic: &Traffic, found: &mut Problems) {
-    let name = |field: &str| format!("traffic {:?}: {field}", traffic.name);
+    let name = |field: &str| format!("traffic {}: {field}", quoted(&traffic.name));
     found.demand(
         (0.0..=RATE_MAX).contains(&traffic.rate),
         &name("rate"),
@@ -121,9 +124,14 @@ fn arrivals(traffic: &Traffic, found: &mut Problems) {
             );
         }
         Arrivals::Bursts { size, every } => {
-            found.demand(*size > 0, &name("arrivals.size"), size, "write how many");
+            found.demand(
+                (1..=SIZE_MAX).contains(size),
+                &name("arrivals.size"),
+                size,
+                "write how many, between 1 and 10 million",
+            );
             if let Some(every) = every {
-                found.positive(&name("arrivals.every"), *every);
+                found.every(&name("arrivals.every"), *every);
             }
             unused_rate(traffic, found);
         }
@@ -140,7 +148,7 @@ fn arrivals(traffic: &Traffic, found: &mut Problems) {
 fn unused_rate(traffic: &Traffic, found: &mut Problems) {
     found.demand(
         traffic.rate == 0.0,
-        &format!("traffic {:?}: rate", traffic.name),
+        &format!("traffic {}: rate", quoted(&traffic.name)),
         traffic.rate,
         "leave it out: `arrivals` says how many come",
     );
@@ -163,6 +171,12 @@ fn weights(scenario: &Scenario, weights: &[Weight], field: &str, found: &mut Pro
         field,
         quoted("nothing but 0"),
         "give at least one a weight above 0",
+    );
+    found.demand(
+        !sum.is_infinite(),
+        field,
+        quoted("too much in all"),
+        "write smaller weights: only their proportions count",
     );
 }
 
