@@ -75,8 +75,8 @@ pub struct AppStatus {
     /// Who is let in with `by_user`: `everybody`, or the class that is cut and how much of it is let
     /// in, as in `anonymous 91/128`.
     pub level: String,
-    /// The part of the finished work that was in time, over the last second or more; absent before
-    /// the first.
+    /// The part of the work that was in time, over the last one to two seconds in which any ended
+    /// or was given up by its caller; absent before any has.
     pub in_time: Option<f64>,
     /// What began the escape from overload that feeds itself, while it lasts: `waste` or `stall`.
     pub escaping: Option<String>,
@@ -196,7 +196,7 @@ impl AppStatus {
             service_mean_ms: gate.service_mean.map(|mean| mean.as_secs_f64() * 1e3),
             throughput_per_second: gate.throughput,
             level: gate.level.to_string(),
-            in_time: gate.recovery.in_time,
+            in_time: gate.in_time,
             escaping: gate.recovery.escaping.map(|by| by.name().to_owned()),
             upstream_idle: upstream.idle,
             upstream_busy: upstream.busy,

@@ -280,7 +280,6 @@ impl Escape {
             self.window.open(now, now);
         } else if ready && !escaping.is_draining() {
             let part = self.window.close(now);
-            self.recovery.in_time = Some(part);
             escaping.good = if part > GOOD { escaping.good + 1 } else { 0 };
         }
         let helped = escaping.good >= GOOD_WINDOWS;
@@ -348,7 +347,6 @@ impl Escape {
         let (full, took) = (self.window.full, self.window.tally.mean());
         let per_second = self.window.per_second(now);
         let part = self.window.close(now);
-        self.recovery.in_time = Some(part);
         let limit = kept.map_or(f64::from(limit), |cap| cap.min(f64::from(limit)));
         // Where it takes several times as long as usual the queue is behind us, and slots that clients
         // leave behind may be free all the time.

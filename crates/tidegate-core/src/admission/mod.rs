@@ -17,6 +17,7 @@ mod throughput;
 mod ticket;
 mod types;
 mod waiting;
+mod worth;
 
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub use ticket::Ticket;
 use ticket::{Running, Tickets};
 pub use types::{Action, Arrival, Config, Reason, Recovery, Snapshot, Trigger, Verdict};
 pub use waiting::BOUND_MIN;
+use worth::Worth;
 
 /// CoDel's interval, in longest waits.
 const CODEL_INTERVAL: u32 = 5;
@@ -52,6 +54,7 @@ pub struct Admission {
     tickets: Tickets,
     codel: CoDel,
     throughput: Throughput,
+    worth: Worth,
     escape: Option<Escape>,
     leveller: Option<Leveller>,
     surplus: Surplus,
@@ -70,6 +73,7 @@ impl Admission {
             tickets: Tickets::new(),
             codel: CoDel::default(),
             throughput: Throughput::default(),
+            worth: Worth::default(),
             escape: config.escape.then(Escape::new),
             leveller: config.level.then(Leveller::new),
             surplus: Surplus::default(),
@@ -192,9 +196,12 @@ impl Admission {
     /// Nobody waits any more for the answer to a request that is inside: its client has left, or was
     /// told that it takes too long. Its slot stays taken until [`Admission::done`].
     pub fn abandoned(&mut self, now: Mono, ticket: Ticket) {
-        self.advance(now);
-        if let Some(running) = self.tickets.running_mut(ticket) {
-            running.abandoned = true;
+        let now = self.advance(now);
+        if let Some(running) = self.tickets.running_mut(ticket)
+            && !std::mem::replace(&mut running.abandoned, true)
+        {
+            // It may stay inside for long, and what it was worth is known now.
+            self.worth.ended(now, false);
         }
     }
 
@@ -312,6 +319,7 @@ impl Admission {
             wait_max: self.wait_max(),
             service_mean: self.service.mean(),
             throughput: self.throughput.per_second,
+            in_time: self.worth.part_in_time(),
             level: self.level(),
             recovery: (self.escape.as_ref())
                 .map_or_else(Recovery::default, |escape| escape.recovery(self.latest)),
@@ -367,6 +375,9 @@ impl Admission {
         // unless it took until nobody cared.
         if !late && ending != Ending::Worked {
             return;
+        }
+        if !running.abandoned {
+            self.worth.ended(now, !late);
         }
         if let Some(escape) = &mut self.escape {
             let work = Work {

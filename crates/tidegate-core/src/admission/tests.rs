@@ -448,3 +448,24 @@ fn margins_learnt_in_a_bad_hour_do_not_shut_the_application_off() {
 
     let _ = admitted(admission.arrive(at(9000), &hurried, &mut out));
 }
+
+#[test]
+fn work_that_nobody_waits_for_is_known_not_to_be_in_time_before_it_ends() {
+    let mut admission = admission(3, config());
+    let mut out = Vec::new();
+    let hurried = Facts {
+        deadline: at(1050),
+        ..facts(Class::Anonymous)
+    };
+    assert_eq!(admission.snapshot().in_time, None);
+    let tickets = [0; 3].map(|_| admitted(admission.arrive(at(1000), &hurried, &mut out)));
+
+    admission.done(at(1010), tickets[0], Ending::Worked, &mut out);
+    assert_eq!(admission.snapshot().in_time, Some(1.0));
+    admission.abandoned(at(1020), tickets[1]);
+    assert_eq!(admission.snapshot().in_time, Some(0.5));
+    admission.done(at(1030), tickets[1], Ending::Overloaded, &mut out);
+    assert_eq!(admission.snapshot().in_time, Some(0.5), "counted once");
+    admission.done(at(1060), tickets[2], Ending::Worked, &mut out);
+    assert_eq!(admission.snapshot().in_time, Some(1.0 / 3.0));
+}

@@ -193,9 +193,6 @@ pub struct Recovery {
     pub flushed: u64,
     /// How often one at a time was let in, to drain a queue inside the application.
     pub drains: u64,
-    /// The part of the finished work that was in time, over the last whole window of a second or
-    /// more; `None` before the first.
-    pub in_time: Option<f64>,
 }
 
 /// Figures at one moment.
@@ -225,6 +222,9 @@ pub struct Snapshot {
     pub service_mean: Option<Duration>,
     /// Requests finished per second, over the last whole second that saw one.
     pub throughput: f64,
+    /// The part of the work that was in time, over the last one to two seconds in which any ended or
+    /// was given up by its caller; `None` before any has.
+    pub in_time: Option<f64>,
     /// Who is let in.
     pub level: Level,
     /// What was done against overload that feeds itself.

@@ -369,14 +369,16 @@ impl Source {
     }
 
     fn recoveries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let recoveries: Vec<_> = self
+        let snapshots = self
             .apps()
-            .map(|(_, app, name)| (name, app.gate.snapshot().recovery))
-            .collect();
-        let help = "Part of the finished work that was in time, over the last second or more";
+            .map(|(_, app, name)| (name, app.gate.snapshot()));
+        let (recoveries, in_time): (Vec<_>, Vec<_>) = snapshots
+            .map(|(name, gate)| ((name, gate.recovery), (name, gate.in_time)))
+            .unzip();
+        let help = "Part of the work that was in time, over the last second or two with any";
         let mut rows = gauge(encoder, "tidegate_in_time_ratio", help)?;
-        for (name, recovery) in &recoveries {
-            rows.gauge(&[("app", name)], recovery.in_time.unwrap_or(1.0))?;
+        for (name, part) in in_time {
+            rows.gauge(&[("app", name)], part.unwrap_or(1.0))?;
         }
         let help = "1 during an escape from overload that feeds itself";
         let mut rows = gauge(encoder, "tidegate_escaping", help)?;

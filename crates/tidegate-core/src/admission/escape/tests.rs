@@ -80,7 +80,6 @@ fn overload_whose_work_is_in_time_never_begins_one() {
 
     assert_eq!(run.turns, []);
     assert_eq!(run.escape.cap(), u32::MAX);
-    assert_eq!(run.recovery().in_time, Some(1.0));
 }
 
 #[test]
