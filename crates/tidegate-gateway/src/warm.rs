@@ -31,8 +31,11 @@ const AGE_MAX: Duration = Duration::from_secs(7 * 86_400);
 /// A longer file is none of ours.
 const BYTES_MAX: u64 = 1024 * 1024;
 
-/// How a file of ours begins, so that no other is ever written over.
-const BEGINNING: &str = "{\"tidegate_warm_start\":1,";
+/// How a file of ours begins, whatever its version, so that no other is ever written over.
+const BEGINNING: &str = "{\"tidegate_warm_start\":";
+
+/// The version that is read and written, which follows.
+const VERSION: u32 = 1;
 
 /// A slower baseline is none: no application is asked for anything that takes as long.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
@@ -73,8 +76,10 @@ struct Baseline {
 /// Why a file is of no use.
 #[derive(Debug, thiserror::Error)]
 enum Useless {
-    #[error("it is no warm start file, and is left alone")]
+    #[error("it is no warm start file, and is left alone until somebody removes it")]
     Foreign,
+    #[error("it is written in version {0}, and only version {VERSION} is known")]
+    Version(u32),
     #[error("it is damaged: {0}")]
     Damaged(#[from] serde_json::Error),
     #[error("it is damaged: it says what no limit ever learns")]
@@ -201,10 +206,18 @@ fn write(path: &Path, state: &State) -> Result<(), Useless> {
     }
     let mut name = OsString::from(path);
     name.push(".new");
-    let mut file = File::create(&name)?;
+    let file = File::create(&name)?;
+    let written = fill(file, state).and_then(|()| Ok(fs::rename(&name, path)?));
+    if written.is_err() {
+        // Half of it is of use to nobody, least of all on a full disk.
+        let _ = fs::remove_file(&name);
+    }
+    written
+}
+
+fn fill(mut file: File, state: &State) -> Result<(), Useless> {
     file.write_all(&serde_json::to_vec(state)?)?;
     file.sync_data()?;
-    fs::rename(&name, path)?;
     Ok(())
 }
 
@@ -226,7 +239,16 @@ fn load(path: &Path) -> Result<State, Useless> {
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
+    match version(&bytes) {
+        Some(version) if version != VERSION => Err(Useless::Version(version)),
+        _ => Ok(serde_json::from_slice(&bytes)?),
+    }
+}
+
+/// The number behind the beginning, if one is there: what else another version says is not known.
+fn version(file: &[u8]) -> Option<u32> {
+    let rest = std::str::from_utf8(file.get(BEGINNING.len()..)?).ok()?;
+    rest.split_once(',')?.0.trim().parse().ok()
 }
 
 impl State {
@@ -246,7 +268,7 @@ impl State {
             })
         });
         Self {
-            tidegate_warm_start: 1,
+            tidegate_warm_start: VERSION,
             app: plan.name.clone(),
             upstream: address(plan),
             written_at_us: now.as_micros(),
@@ -407,6 +429,9 @@ mod tests {
             &text.replace("123.25", "0.5"),
             &text.replace("80000000", "0"),
             &text.replace("123.25", "null"),
+            &text[..BEGINNING.len()],
+            &text.replace("start\":1,", "start\":2,"),
+            &text.replace("start\":1,", "start\":\u{0}1,"),
         ] {
             fs::write(&scratch.0, damaged).unwrap();
             assert_eq!(read(&plan, NOW), None, "{damaged}");
@@ -426,6 +451,15 @@ mod tests {
         Kept::new(scratch.0.clone()).update(&plan, learnt(), NOW);
 
         assert_eq!(fs::read(&scratch.0).unwrap(), b"something dear");
+    }
+
+    #[test]
+    fn another_version_is_told_from_damage() {
+        let scratch = Scratch::new();
+        fs::write(&scratch.0, "{\"tidegate_warm_start\":2,\"new\":1}").unwrap();
+        assert!(matches!(load(&scratch.0), Err(Useless::Version(2))));
+        fs::write(&scratch.0, "{\"tidegate_warm_start\":1,\"new\":1}").unwrap();
+        assert!(matches!(load(&scratch.0), Err(Useless::Damaged(_))));
     }
 
     #[test]
