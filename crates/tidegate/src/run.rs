@@ -71,6 +71,9 @@ async fn serve(plan: Plan) -> anyhow::Result<ExitCode> {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Sent beside the error when a file is as long as the process may write it (`ulimit -f`,
+    /// `LimitFSIZE`). Unless somebody listens it ends the process, which a decision log is not worth.
+    _file_too_long: Signal,
 }
 
 impl Signals {
@@ -78,6 +81,8 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
             interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
+            _file_too_long: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+                .context("cannot listen for SIGXFSZ")?,
         })
     }
 

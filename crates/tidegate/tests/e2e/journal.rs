@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use tidegate_lab::load::{self, Kind, LoadPlan, Patience, Phase, Retry};
 use tidegate_lab::shop::{Shop, ShopPlan};
 
@@ -27,10 +27,15 @@ fn shop() -> Shop {
 
 /// A gateway that learns its limit and writes down what it decides.
 fn start(directory: &TempDir, shop: &Shop, mode: &str) -> Tidegate {
+    start_with(directory, shop, mode, "")
+}
+
+/// The same with `more` keys of the application.
+fn start_with(directory: &TempDir, shop: &Shop, mode: &str, more: &str) -> Tidegate {
     let log = directory.path().join(NAME);
     let configuration = format!(
         "threads = 2\n[drain]\ndelay = \"0s\"\n[[app]]\nname = \"shop\"\nupstream = \"http://{}\"\n\
-         mode = \"{mode}\"\ndecision_log = \"{}\"\n\
+         mode = \"{mode}\"\ndecision_log = \"{}\"\n{more}\
          [[app.route]]\nname = \"checkout\"\npath = \"/checkout\"\nclass = \"critical\"\n",
         shop.address(),
         log.display()
@@ -225,4 +230,29 @@ fn a_log_that_cannot_be_begun_is_no_reason_not_to_serve() {
     assert!(metrics.contains(ended), "{metrics}");
     let kept = std::fs::read_to_string(directory.path().join(NAME)).unwrap();
     assert_eq!(kept, "something dear");
+}
+
+#[test]
+fn a_file_that_may_not_grow_ends_the_log_and_not_the_gateway() {
+    let (shop, directory) = (shop(), TempDir::new());
+    let kept = directory.path().join("shop.json");
+    let more = format!("warm_start = \"{}\"\n", kept.display());
+    let tidegate = start_with(&directory, &shop, "enforce", &more);
+    let id = Pid::from_raw(i32::try_from(tidegate.id()).unwrap());
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    prlimit(id, Resource::Fsize, none).unwrap();
+
+    crowd(&tidegate, Duration::from_secs(1));
+
+    assert_eq!(get(tidegate.clients, "/").status, 200);
+    let metrics = get(tidegate.admin, "/metrics").text();
+    let ended = "tidegate_decision_log_ended_total{app=\"shop\",reason=\"failed\"} 1";
+    assert!(metrics.contains(ended), "{metrics}");
+    tidegate.terminate();
+    assert_eq!(tidegate.wait().code(), Some(0));
+    assert!(!kept.exists());
+    assert!(!directory.path().join("shop.json.new").exists());
 }
