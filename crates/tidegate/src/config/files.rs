@@ -1,5 +1,6 @@
 //! The files that are written for an application.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tidegate_core::limit::Kind;
@@ -41,15 +42,21 @@ pub(crate) fn warm_start(section: &Section<'_>, limit: &Kind) -> Option<PathBuf>
 /// Two writers of one file would each take it for their own.
 pub(crate) fn refuse_shared(section: &Section<'_>, app: &AppPlan, earlier: &[AppPlan]) {
     for (key, own) in files(app) {
-        let taken = |other: &AppPlan| files(other).any(|(_, path)| path == own);
-        let other = earlier.iter().find(|other| taken(other));
-        let twice = files(app).any(|(other, path)| other != key && path == own);
+        let meets = |path: &Path| {
+            let own = [own.to_owned(), twin(key, own)];
+            own.iter().any(|own| own == path)
+        };
+        let shares =
+            |(other, path): (&'static str, &Path)| meets(path) || meets(&twin(other, path));
+        let other = earlier.iter().find(|other| files(other).any(shares));
+        let twice = files(app).any(|(other, path)| other != key && shares((other, path)));
         let name = other.or_else(|| twice.then_some(app)).map(|app| &app.name);
         if let Some(name) = name.filter(|_| section.sound(&["decision_log", "warm_start"])) {
             section.refuse(
                 key,
                 format!("`{key}` names a file that application \"{name}\" writes as well"),
-                "give each its own file",
+                "give each its own file; a decision log has a second one with .old behind its name, a \
+                 warm start file one with .new",
             );
         }
     }
@@ -64,6 +71,17 @@ fn files(app: &AppPlan) -> impl Iterator<Item = (&'static str, &Path)> {
     files
         .into_iter()
         .filter_map(|(key, path)| Some((key, path?)))
+}
+
+/// The file that is written beside what `key` names: the log before, or the state before it is whole.
+fn twin(key: &str, path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(if key == "decision_log" {
+        ".old"
+    } else {
+        ".new"
+    });
+    name.into()
 }
 
 fn path(section: &Section<'_>, key: &'static str, example: &str) -> Option<PathBuf> {
@@ -105,6 +123,30 @@ mod tests {
             app_error("decision_log = \"a\"\nwarm_start = \"a\"").0,
             "`decision_log` names a file that application \"app\" writes as well"
         );
+    }
+
+    #[test]
+    fn the_file_beside_it_has_one_writer_too() {
+        for (own, others) in [
+            ("decision_log = \"o\"", "decision_log = \"o.old\""),
+            ("decision_log = \"o.old\"", "decision_log = \"o\""),
+            ("warm_start = \"o\"", "decision_log = \"o.new\""),
+        ] {
+            let two = format!(
+                "{MINIMAL}hosts = [\"a\"]\n{own}\n[[app]]\nname = \"b\"\n\
+                 upstream = \"http://127.0.0.1:1\"\n{others}\n"
+            );
+            let error = &errors(&two).remove(0).1;
+            let met = "names a file that application \"app\" writes as well";
+            assert!(error.ends_with(met), "{error}");
+        }
+        assert_eq!(
+            app_error("decision_log = \"a\"\nwarm_start = \"a.old\"").0,
+            "`decision_log` names a file that application \"app\" writes as well"
+        );
+        plan(&format!(
+            "{MINIMAL}decision_log = \"a\"\nwarm_start = \"a.new\"\n"
+        ));
     }
 
     #[test]
