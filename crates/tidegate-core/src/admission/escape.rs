@@ -90,7 +90,7 @@ const SPARE: f64 = 1.2;
 const USUAL_WEIGHT: f64 = 0.3;
 
 /// The same for a time that is longer than usual: a queue grows into any average that lets it.
-const USUAL_WEIGHT_LONGER: f64 = 0.03;
+const USUAL_WEIGHT_LONGER: f64 = 0.01;
 
 /// What a good window without a free slot makes of a cap that an escape has left.
 const KEPT_RAISE: f64 = 1.02;
@@ -127,6 +127,8 @@ struct Escaping {
     since: Mono,
     until: Mono,
     good: u8,
+    /// Whether the last window was not bad.
+    helps: bool,
     cap: f64,
     /// Requests that started after the last change of the cap.
     cohort: Tally,
@@ -281,9 +283,11 @@ impl Escape {
         } else if ready && !escaping.is_draining() {
             let part = self.window.close(now);
             escaping.good = if part > GOOD { escaping.good + 1 } else { 0 };
+            escaping.helps = part >= BAD;
         }
-        let helped = escaping.good >= GOOD_WINDOWS;
-        let over = helped || (now >= escaping.until && !escaping.is_draining());
+        let late = now >= escaping.until && !escaping.is_draining();
+        let over = escaping.good >= GOOD_WINDOWS || late;
+        let helped = escaping.helps;
         over.then(|| self.end(now, helped))
     }
 
@@ -378,6 +382,7 @@ impl Escape {
             since: now,
             until: now + ESCAPE_MAX,
             good: 0,
+            helps: false,
             cap: self.first_cap(limit, took, per_second),
             cohort: Tally::since(now),
             drain: Drain::NotYet,
@@ -459,7 +464,7 @@ impl Escaping {
             recovery.drains += 1;
         } else if part > GOOD {
             self.cap = (self.cap * CAP_RAISE).max(self.cap + 1.0);
-        } else if part < BAD {
+        } else if part < BAD || hidden {
             self.cap = (self.cap * CAP_CUT).max(1.0);
         }
         self.cohort = Tally::since(now);

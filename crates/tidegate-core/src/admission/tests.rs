@@ -431,6 +431,60 @@ fn under_steady_traffic_at_half_of_the_capacity_nobody_is_refused() {
 }
 
 #[test]
+fn an_escape_takes_out_of_the_queue_what_it_would_not_let_in() {
+    let config = Config {
+        escape: true,
+        hold: ms(60_000),
+        ..config()
+    };
+    let (mut admission, mut inside) = full(2, ms(50), config);
+    let mut out = Vec::new();
+    let mut wait = |class, retry| {
+        let facts = Facts {
+            retry,
+            ..facts(class)
+        };
+        queued(admission.arrive(at(1000), &facts, &mut Vec::new())).0
+    };
+    let low = wait(Class::Background, false);
+    let retry = wait(Class::Anonymous, true);
+    let stays = wait(Class::Anonymous, false);
+    for _ in 0..50 {
+        wait(Class::SignedIn, false);
+    }
+
+    // Nobody is there any more when it is done.
+    for millis in (1100..4000).step_by(100) {
+        let ticket = inside.remove(0);
+        admission.abandoned(at(millis), ticket);
+        admission.done(at(millis), ticket, Ending::Worked, &mut out);
+        inside.extend(started(&out));
+        out.clear();
+        let _ = admission.arrive(at(millis), &facts(Class::SignedIn), &mut out);
+        out.clear();
+    }
+
+    let recovery = admission.snapshot().recovery;
+    assert_eq!(recovery.escaping, Some(Trigger::Waste));
+    assert_eq!(recovery.flushed, 2);
+    assert_eq!(admission.cancel(at(9000), low, &mut out), None);
+    assert_eq!(admission.cancel(at(9000), retry, &mut out), None);
+    assert!(admission.cancel(at(9000), stays, &mut out).is_some());
+    assert_eq!(
+        admission.peek(at(9000), Class::Background, GroupId(0)),
+        Some(Reason::Escape)
+    );
+    let again = Facts {
+        retry: true,
+        ..facts(Class::SignedIn)
+    };
+    assert_eq!(
+        admission.arrive(at(9000), &again, &mut out),
+        Arrival::Refused(Reason::RetryFirst)
+    );
+}
+
+#[test]
 fn margins_learnt_in_a_bad_hour_do_not_shut_the_application_off() {
     let (mut admission, slots) = full(1, ms(50), config());
     let mut out = Vec::new();
