@@ -201,3 +201,92 @@ impl Baselines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::pace::{Pace, Purpose};
+    use super::*;
+    use crate::limit::{Ending, Sample};
+
+    const SPREAD: f64 = 0.1;
+    const AGE: Duration = Duration::from_secs(1);
+
+    /// A cohort in which `requests` of route 0 took so many milliseconds each.
+    fn cohort(requests: u32, latency_ms: u64) -> Cohort {
+        let plan = Pace::UNKNOWN.plan(Purpose::Latency, false);
+        let mut cohort = Cohort::new(Mono::default(), &plan);
+        for _ in 0..requests {
+            let tag = cohort.admit(Mono::default(), RouteId(0), 1, 1);
+            cohort.finish(&Sample {
+                tag,
+                route: RouteId(0),
+                latency: Duration::from_millis(latency_ms),
+                in_flight: 1,
+                ending: Ending::Worked,
+            });
+        }
+        cohort
+    }
+
+    fn known_ms(baselines: &Baselines) -> Option<f64> {
+        baselines.known_ns(0).map(|ns| ns / 1e6)
+    }
+
+    #[test]
+    fn a_young_baseline_is_the_mean_of_its_samples_less_what_is_inflated() {
+        let mut baselines = Baselines::new();
+
+        baselines.learn_young(&cohort(7, 40), AGE, SPREAD, 1.0);
+        assert_eq!(known_ms(&baselines), None, "seven are too few");
+        baselines.learn_young(&cohort(7, 60), AGE, SPREAD, 1.0);
+        assert_eq!(known_ms(&baselines), Some(50.0));
+
+        baselines.learn_young(&cohort(200, 150), AGE, SPREAD, 3.0);
+        assert_eq!(known_ms(&baselines), Some(50.0));
+        baselines.learn_young(&cohort(200, 900), AGE, SPREAD, 1.0);
+        assert_eq!(known_ms(&baselines), Some(50.0), "it is not young any more");
+    }
+
+    #[test]
+    fn few_samples_of_what_differs_much_move_a_baseline_little() {
+        let moved = |requests, spread| {
+            let mut baselines = Baselines::new();
+            baselines.learn_young(&cohort(200, 50), AGE, SPREAD, 1.0);
+            baselines.pull(&cohort(requests, 100), AGE, spread, 1.0, Way::Both);
+            known_ms(&baselines).unwrap() - 50.0
+        };
+
+        assert!(moved(3, SPREAD).abs() < 1e-9, "three are none");
+        assert!(moved(1000, SPREAD) > 49.0);
+        assert!(moved(50, 1.0) < 26.0);
+    }
+
+    #[test]
+    fn baselines_come_down_or_rise_only_as_told() {
+        let mut baselines = Baselines::new();
+        baselines.learn_young(&cohort(200, 50), AGE, SPREAD, 1.0);
+
+        baselines.pull(&cohort(1000, 100), AGE, SPREAD, 1.0, Way::Down);
+        assert_eq!(known_ms(&baselines), Some(50.0));
+
+        baselines.mark(&cohort(40, 80), AGE);
+        baselines.adopt_marked();
+        assert_eq!(known_ms(&baselines), Some(80.0));
+        baselines.mark(&cohort(40, 60), AGE);
+        baselines.adopt_marked();
+        assert_eq!(known_ms(&baselines), Some(80.0));
+    }
+
+    #[test]
+    fn what_was_measured_below_the_knee_is_trusted_for_two_minutes() {
+        let at = Mono::from_millis;
+        let mut baselines = Baselines::new();
+        assert!(!baselines.are_grounded(at(0)));
+
+        baselines.ground(at(1000));
+        assert!(baselines.are_grounded(at(120_999)));
+        assert!(!baselines.are_grounded(at(121_000)));
+        baselines.unground();
+        assert!(!baselines.are_grounded(at(1001)));
+    }
+}

@@ -125,7 +125,7 @@ pub struct Cohort {
     pub closed: Option<Mono>,
     /// Requests admitted, over all routes.
     pub admitted: u32,
-    /// How many of them took one of the last slots under the limit; see [`Cohort::admit`].
+    /// How many of them left at most one slot free, or a twentieth of all.
     pub full: u32,
     /// How many of them have ended.
     pub finished: u32,
@@ -196,9 +196,8 @@ impl Cohort {
             self.opened = now;
         }
         self.admitted = self.admitted.saturating_add(1);
-        // The last twentieth of the slots: without a queue, a few are free for a moment even when
-        // far more requests come than go.
-        if u64::from(in_flight) * 20 >= u64::from(limit) * 19 {
+        // Without a queue a few slots are free for a moment even when far more requests come than go.
+        if in_flight.saturating_add((limit / 20).max(1)) >= limit {
             self.full = self.full.saturating_add(1);
         }
         let offset = ticks(now.since(self.opened)).min((1 << OFFSET_BITS) - 1);
@@ -295,4 +294,165 @@ impl Cohort {
 
 fn ticks(span: Duration) -> u64 {
     nanos(span) >> TICK_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLAN: Plan = Plan {
+        settle: Duration::ZERO,
+        span_least: Duration::from_millis(50),
+        admissions_least: 40,
+        span_long: Duration::from_secs(1),
+        drain_most: Duration::from_millis(500),
+    };
+
+    const fn at(millis: u64) -> Mono {
+        Mono::from_millis(millis)
+    }
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn end(cohort: &mut Cohort, tag: u32, latency_ms: u64, ending: Ending) {
+        cohort.finish(&Sample {
+            tag,
+            route: RouteId(0),
+            latency: ms(latency_ms),
+            in_flight: 1,
+            ending,
+        });
+    }
+
+    fn mean_ms(cohort: &Cohort, now: Mono) -> Option<f64> {
+        let mean_ns = cohort.routes()[0].mean_ns_at(now.since(cohort.opened));
+        mean_ns.map(|mean_ns| mean_ns / 1e6)
+    }
+
+    #[test]
+    fn unfinished_requests_count_at_their_age_and_what_is_usually_still_to_come() {
+        let mut cohort = Cohort::new(at(0), &PLAN);
+        let early = cohort.admit(at(100), RouteId(0), 1, 9);
+        cohort.admit(at(190), RouteId(0), 2, 9);
+        end(&mut cohort, early, 40, Ending::Worked);
+
+        // Where everything takes 40 ms, something that is under way takes 20 more on average.
+        let mean = mean_ms(&cohort, at(200)).unwrap();
+        assert!((mean - (40.0 + 10.0 + 20.0) / 2.0).abs() < 0.1, "{mean}");
+    }
+
+    #[test]
+    fn what_teaches_nothing_leaves_no_trace_and_too_much_work_leaves_no_latency() {
+        let mut cohort = Cohort::new(at(0), &PLAN);
+        let tags: Vec<u32> = (0..3)
+            .map(|n| cohort.admit(at(10 * n), RouteId(0), 1, 9))
+            .collect();
+
+        end(&mut cohort, tags[0], 1, Ending::Ignored);
+        end(&mut cohort, tags[1], 1, Ending::Overloaded);
+        end(&mut cohort, tags[2], 30, Ending::Worked);
+
+        assert_eq!(
+            (cohort.admitted, cohort.finished, cohort.overloaded),
+            (2, 2, 1)
+        );
+        assert_eq!(mean_ms(&cohort, at(900)), Some(30.0));
+    }
+
+    #[test]
+    fn a_request_of_an_earlier_cohort_is_none_of_this_one() {
+        let mut cohort = Cohort::new(at(0), &PLAN);
+        let earlier = cohort.admit(at(0), RouteId(0), 1, 9);
+        cohort.reopen(at(50), &PLAN);
+        let mine = cohort.admit(at(60), RouteId(0), 1, 9);
+
+        end(&mut cohort, earlier, 90, Ending::Worked);
+        end(&mut cohort, 0, 90, Ending::Worked);
+        assert_eq!(cohort.finished, 0);
+
+        end(&mut cohort, mine, 20, Ending::Worked);
+        assert_eq!(mean_ms(&cohort, at(100)), Some(20.0));
+    }
+
+    #[test]
+    fn a_cohort_closes_by_number_or_after_a_while_and_is_read_when_all_but_few_have_ended() {
+        let mut cohort = Cohort::new(at(0), &PLAN);
+        let mut tags = Vec::new();
+        for n in 0..40 {
+            assert!(!cohort.may_close(at(n), &PLAN));
+            tags.push(cohort.admit(at(n), RouteId(0), 1, 9));
+        }
+        assert!(!cohort.may_close(at(49), &PLAN));
+        assert!(cohort.may_close(at(50), &PLAN));
+        cohort.closed = Some(at(50));
+
+        for tag in &tags[..38] {
+            end(&mut cohort, *tag, 20, Ending::Worked);
+        }
+        assert!(!cohort.may_evaluate(at(60), &PLAN), "38 of 40 are 95 %");
+        end(&mut cohort, tags[38], 20, Ending::Worked);
+        assert!(cohort.may_evaluate(at(60), &PLAN));
+
+        let mut small = Cohort::new(at(0), &PLAN);
+        for n in 0..8 {
+            assert!(!small.may_close(at(5000), &PLAN), "never with less than 8");
+            small.admit(at(n), RouteId(0), 1, 9);
+        }
+        assert!(!small.may_close(at(999), &PLAN));
+        assert!(small.may_close(at(1000), &PLAN));
+    }
+
+    #[test]
+    fn routes_beyond_the_last_share_one() {
+        let mut cohort = Cohort::new(at(0), &PLAN);
+        for route in [255, 256, 300, u16::MAX] {
+            cohort.admit(at(0), RouteId(route), 1, 9);
+        }
+
+        let admitted = |index: usize| cohort.routes()[index].admitted;
+        assert_eq!((admitted(255), admitted(ROUTES_MAX)), (1, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_several_gateways_make_the_cohort_that_one_would_have_seen(
+            requests in prop::collection::vec((0usize..3, 0u64..60, 0u16..4, 1u64..80), 1..200),
+        ) {
+            let mut requests = requests;
+            requests.sort_by_key(|&(_, admitted, ..)| admitted);
+            let mut whole = Cohort::new(at(0), &PLAN);
+            let mut parts: Vec<Cohort> = (0..3).map(|_| Cohort::new(at(0), &PLAN)).collect();
+            for &(gateway, admitted, route, latency) in &requests {
+                for cohort in [&mut whole, &mut parts[gateway]] {
+                    let tag = cohort.admit(at(admitted), RouteId(route), 1, 9);
+                    if admitted + latency < 100 {
+                        let latency = ms(latency);
+                        let ending = Ending::Worked;
+                        cohort.finish(&Sample { tag, route: RouteId(route), latency, in_flight: 1, ending });
+                    }
+                }
+            }
+            let merged = parts
+                .into_iter()
+                .filter(|part| part.admitted > 0)
+                .reduce(|mut merged, part| {
+                    merged.merge(&part);
+                    merged
+                })
+                .unwrap();
+
+            prop_assert_eq!((merged.admitted, merged.finished), (whole.admitted, whole.finished));
+            prop_assert_eq!(merged.opened, whole.opened);
+            for (mine, theirs) in merged.routes().iter().zip(whole.routes()) {
+                let age = at(100).since(whole.opened);
+                let (mine, theirs) = (mine.mean_ns_at(age), theirs.mean_ns_at(age));
+                let off = mine.unwrap_or(0.0) - theirs.unwrap_or(0.0);
+                prop_assert!(off.abs() < 0.2e6, "{mine:?} {theirs:?}");
+            }
+        }
+    }
 }

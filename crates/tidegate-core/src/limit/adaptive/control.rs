@@ -50,6 +50,9 @@ const FLOOR: f64 = 1.0;
 /// An application that says that there is too much work has its limit cut to this part of itself.
 const OVERLOADED_CUT: f64 = 0.8;
 
+/// Once it ends, the limit grows fast up to this part of what it was.
+const REGAIN: f64 = 0.7;
+
 /// Slow start multiplies the limit by this.
 const GROWTH: f64 = 2.0;
 
@@ -116,6 +119,8 @@ pub struct Controller {
     reference: Reference,
     timetable: Timetable,
     cuts: Cuts,
+    /// Where the limit may grow back to after the application said that there was too much work.
+    regain: f64,
     /// Full steps upwards since the limit last moved otherwise.
     raises: u32,
     complaints: Complaints,
@@ -141,6 +146,7 @@ impl Controller {
             reference: Reference::default(),
             timetable: Timetable::new(seed),
             cuts: Cuts::default(),
+            regain: 0.0,
             raises: 0,
             complaints: Complaints::default(),
             standstills: Standstills::default(),
@@ -278,6 +284,7 @@ impl Controller {
         match (self.complaints).heed(now, reading.overloaded, self.limit, floor) {
             Heed::Nothing => {}
             Heed::Cut => {
+                self.regain = self.regain.max(REGAIN * self.limit);
                 self.cut(now, OVERLOADED_CUT, Verdict::Overloaded, reading);
                 return;
             }
@@ -376,7 +383,11 @@ impl Controller {
                 };
                 self.change(now, self.limit * growth, Verdict::Grown, reading, None);
             }
+            Phase::Steady | Phase::Probing(_) if self.limit * GROWTH <= self.regain => {
+                self.change(now, self.limit * GROWTH, Verdict::Grown, reading, None);
+            }
             Phase::Steady | Phase::Probing(_) => {
+                self.regain = 0.0;
                 let room = self.threshold(reading) - reading.inflation;
                 let full = (room / RAISE_ROOM).clamp(0.0, 1.0);
                 let step = (RAISE * self.limit.sqrt() * full).max(1.0);
@@ -415,12 +426,9 @@ impl Controller {
             Phase::SlowStart => CUT_LEAST_SLOW_START,
             Phase::Steady | Phase::Probing(_) => CUT_LEAST,
         };
-        self.cut(
-            now,
-            (self.aim(reading.inflation) / reading.inflation).max(least),
-            Verdict::Cut,
-            reading,
-        );
+        let aim = self.aim(reading.inflation).min(self.threshold(reading));
+        let part = (aim / reading.inflation).clamp(least, 1.0);
+        self.cut(now, part, Verdict::Cut, reading);
     }
 
     /// Things take longer than was known: the latency of before is the new baseline.

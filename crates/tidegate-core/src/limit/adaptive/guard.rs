@@ -89,3 +89,39 @@ impl Usage {
         limit + (room - limit) * part
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A minute and a half with at most `in_flight` at once.
+    fn usage(in_flight: u32) -> Usage {
+        let mut usage = Usage::default();
+        for second in 0..90 {
+            usage.see(Mono::from_millis(1000 * second), in_flight);
+        }
+        usage
+    }
+
+    #[test]
+    fn a_limit_that_is_not_reached_drifts_to_twice_what_is_in_flight() {
+        let usage = usage(50);
+
+        assert_eq!(usage.drifted(40.0, 20.0, SECOND), 46.0);
+        assert_eq!(usage.drifted(700.0, 20.0, SECOND), 690.0);
+        assert_eq!(usage.drifted(700.0, 20.0, 600 * SECOND), 100.0);
+    }
+
+    #[test]
+    fn it_comes_down_to_no_less_than_its_start_and_not_before_a_minute() {
+        assert_eq!(usage(2).drifted(700.0, 20.0, 600 * SECOND), 20.0);
+
+        let mut young = Usage::default();
+        young.see(Mono::from_millis(40_000), 50);
+        young.see(Mono::from_millis(59_000), 50);
+        assert_eq!(young.drifted(700.0, 20.0, SECOND), 700.0);
+        assert_eq!(young.drifted(40.0, 20.0, SECOND), 46.0);
+    }
+}

@@ -39,3 +39,33 @@ impl Learnt {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learnt() -> Learnt {
+        let ms = Duration::from_millis;
+        Learnt {
+            limit: 120.0,
+            throughput: 2000.0,
+            baselines: vec![(RouteId(0), ms(50), 900), (RouteId(3), ms(200), 12)],
+        }
+    }
+
+    #[test]
+    fn what_is_fresh_and_of_the_same_build_is_believed() {
+        assert_eq!(learnt().weighed(FRESH_FOR, true), learnt());
+    }
+
+    #[test]
+    fn what_is_old_or_of_another_build_is_believed_by_half() {
+        let other = learnt().weighed(Duration::ZERO, false);
+        let old = learnt().weighed(FRESH_FOR + Duration::from_nanos(1), true);
+
+        assert_eq!(other, old);
+        assert_eq!((old.limit, old.throughput), (60.0, 1000.0));
+        let samples: Vec<u32> = old.baselines.iter().map(|&(.., samples)| samples).collect();
+        assert_eq!(samples, [50, 12]);
+    }
+}

@@ -103,6 +103,11 @@ impl Adaptive {
         }
     }
 
+    /// Says whether the machine under the application is at its end: the limit then does not rise.
+    pub const fn press(&mut self, pressed: bool) {
+        self.controller.press(pressed);
+    }
+
     /// What decides.
     pub const fn controller(&self) -> &Controller {
         &self.controller
@@ -184,3 +189,6 @@ impl Limit for Adaptive {
         Some(self.controller.learnt())
     }
 }
+
+#[cfg(test)]
+mod tests;

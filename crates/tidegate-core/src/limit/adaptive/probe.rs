@@ -27,7 +27,7 @@ const SIGMAS: f64 = 2.0;
 const LOST: f64 = 0.04;
 
 /// Throughput answers to the limit only when the application is full: this part of the requests
-/// that come in takes the last few slots.
+/// takes the last few slots, or finds none.
 pub(super) const FULL: f64 = 0.6;
 
 /// The least relative variance that is reckoned with.
@@ -131,5 +131,88 @@ impl Probe {
         } else {
             1.0
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SPREAD: f64 = 0.5;
+
+    /// A probe from 100 to `tried` in an application that did 2000 per second.
+    fn probe(tried: f64) -> Probe {
+        Probe {
+            began: Mono::default(),
+            before: 100.0,
+            tried,
+            inflated: false,
+            reference: Reference::of(4000.0, 2.0, 100.0),
+        }
+    }
+
+    /// What was read when so many per second were done, for half a second.
+    fn reading(per_second: f64, full: f64) -> Reading {
+        Reading {
+            since_opened: Duration::from_secs(1),
+            latency_ns: 50e6,
+            baseline_ns: Some(50e6),
+            inflation: 1.0,
+            spread: None,
+            known: 100.0,
+            saturated: true,
+            full,
+            refused_per_admitted: 1.0,
+            overloaded: 0.0,
+            worked: per_second / 2.0,
+            seconds: 0.5,
+        }
+    }
+
+    fn answer(tried: f64, per_second: f64) -> Answer {
+        probe(tried).answer(&reading(per_second, 1.0), SPREAD).0
+    }
+
+    #[test]
+    fn the_answer_is_how_throughput_follows_the_limit() {
+        assert_eq!(answer(70.0, 1400.0), Answer::Below);
+        assert_eq!(answer(70.0, 1700.0), Answer::At);
+        assert_eq!(answer(70.0, 1950.0), Answer::Above);
+        assert_eq!(answer(70.0, 2300.0), Answer::Falling);
+        assert_eq!(answer(150.0, 3000.0), Answer::Below);
+        assert_eq!(answer(150.0, 2050.0), Answer::Above);
+        assert_eq!(answer(150.0, 1500.0), Answer::Falling);
+    }
+
+    #[test]
+    fn without_pressure_throughput_or_a_step_there_is_no_answer() {
+        let with = |tried, reading| probe(tried).answer(&reading, SPREAD).0;
+
+        assert_eq!(with(70.0, reading(1400.0, 0.3)), Answer::Nothing);
+        assert_eq!(with(70.0, reading(0.0, 1.0)), Answer::Nothing);
+        assert_eq!(with(98.0, reading(1400.0, 1.0)), Answer::Nothing);
+    }
+
+    #[test]
+    fn the_knee_is_where_throughput_stops_to_follow() {
+        let knee = |per_second| probe(70.0).knee(&reading(per_second, 1.0));
+
+        assert!((knee(1750.0) - 80.0).abs() < 1e-9);
+        assert!(
+            (knee(2500.0) - 70.0).abs() < 1e-9,
+            "no lower than what was tried"
+        );
+        assert!((knee(0.0) - 100.0).abs() < 1e-9, "no higher than before");
+    }
+
+    #[test]
+    fn the_knee_may_lie_lower_unless_more_is_lost_than_chance_explains() {
+        let lower = |per_second| probe(70.0).may_lie_lower(&reading(per_second, 1.0), SPREAD);
+
+        assert!(lower(2000.0));
+        assert!(lower(1930.0));
+        assert!(!lower(1800.0));
     }
 }

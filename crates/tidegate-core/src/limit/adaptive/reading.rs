@@ -30,7 +30,7 @@ pub(super) struct Reading {
     pub(super) known: f64,
     /// Whether more would have come in, had the limit been higher.
     pub(super) saturated: bool,
-    /// The part of the admitted that found at most a few slots free.
+    /// The part of the requests that found at most a few slots free.
     pub(super) full: f64,
     /// Requests turned away for each one that was let in.
     pub(super) refused_per_admitted: f64,
@@ -96,7 +96,8 @@ impl Reading {
             known,
             saturated: cohort.refused > 0
                 || f64::from(cohort.in_flight_most) >= SATURATED_SHARE * f64::from(limit),
-            full: f64::from(cohort.full) / f64::from(cohort.admitted.max(1)),
+            full: (f64::from(cohort.full) + f64::from(cohort.refused))
+                / (f64::from(cohort.admitted) + f64::from(cohort.refused)).max(1.0),
             refused_per_admitted: f64::from(cohort.refused) / f64::from(cohort.admitted.max(1)),
             overloaded: f64::from(cohort.overloaded) / f64::from(cohort.finished.max(1)),
             worked: f64::from(cohort.worked),

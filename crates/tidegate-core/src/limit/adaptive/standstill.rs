@@ -29,13 +29,15 @@ const AFTERMATH_MOST: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standstills {
     in_a_row: u32,
+    /// Requests finished per second when it last finished any.
+    usual: f64,
     /// Until then what piled up may have to be worked off.
     aftermath_until: Mono,
 }
 
 impl Standstills {
     /// Whether the application stood still within `cohort`, evaluated `now`, where requests usually
-    /// take `latency_ns` and `per_second` of them are finished.
+    /// take `latency_ns` and `per_second` of them were finished of late.
     pub(super) fn see(
         &mut self,
         now: Mono,
@@ -43,8 +45,11 @@ impl Standstills {
         latency_ns: f64,
         per_second: f64,
     ) -> bool {
-        let interval_ns = if per_second > 0.0 {
-            1e9 / per_second
+        if per_second > 0.0 {
+            self.usual = per_second;
+        }
+        let interval_ns = if self.usual > 0.0 {
+            1e9 / self.usual
         } else {
             f64::INFINITY
         };
@@ -91,10 +96,11 @@ mod tests {
     fn a_pause_is_told_from_requests_that_are_slow_or_few() {
         let mut standstills = Standstills::default();
 
+        assert!(!see(&mut standstills, &cohort(400, 100), 0.0), "unknown");
         assert!(see(&mut standstills, &cohort(400, 100), 1000.0));
+        assert!(see(&mut standstills, &cohort(9000, 0), 0.0), "for long");
         assert!(!see(&mut standstills, &cohort(140, 100), 1000.0), "slow");
         assert!(!see(&mut standstills, &cohort(400, 100), 10.0), "few");
-        assert!(!see(&mut standstills, &cohort(400, 100), 0.0), "unknown");
     }
 
     #[test]

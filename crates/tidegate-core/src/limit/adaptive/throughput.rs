@@ -135,3 +135,47 @@ impl Reference {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Mono {
+        Mono::from_millis(millis)
+    }
+
+    #[test]
+    fn the_best_of_five_seconds_counts_and_bursts_do_not() {
+        let mut best = Best::default();
+        best.see(at(100), 200.0, 0.1);
+        best.see(at(200), 10.0, 0.1);
+        assert_eq!(best.recent(at(200)), 0.0, "nothing was averaged yet");
+        best.see(at(1000), 790.0, 0.8);
+        best.see(at(2000), 500.0, 1.0);
+
+        assert_eq!(best.recent(at(5900)), 1000.0);
+        assert_eq!(best.recent(at(6000)), 500.0);
+        assert_eq!(best.recent(at(600_000)), 0.0);
+    }
+
+    #[test]
+    fn what_an_earlier_life_reached_counts_until_something_is_known() {
+        let mut best = Best::of(700.0);
+        assert_eq!(best.recent(at(3_600_000)), 700.0);
+
+        best.see(at(3_601_000), 300.0, 1.0);
+
+        assert_eq!(best.recent(at(3_601_000)), 300.0);
+    }
+
+    #[test]
+    fn a_reference_is_of_one_limit() {
+        let mut reference = Reference::default();
+        reference.see(100.0, 1.0, 10.0);
+        reference.see(140.0, 1.0, 14.0);
+        assert_eq!((reference.per_second(), reference.limit()), (120.0, 12.0));
+
+        reference.see(300.0, 1.0, 30.0);
+        assert_eq!((reference.per_second(), reference.limit()), (300.0, 30.0));
+    }
+}
