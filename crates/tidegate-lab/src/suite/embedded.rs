@@ -108,6 +108,7 @@ pub const SUITES: &[Suite] = &[
             ("q5.toml", include_str!("../../scenarios/queue/q5.toml")),
             ("q6.toml", include_str!("../../scenarios/queue/q6.toml")),
             ("q7.toml", include_str!("../../scenarios/queue/q7.toml")),
+            ("q8.toml", include_str!("../../scenarios/queue/q8.toml")),
         ],
     },
     Suite {
