@@ -14,6 +14,10 @@ haproxy:haproxy
 promtool:prometheus
 valgrind:valgrind
 java:default-jre-headless
+redis-server:redis-server
+php:php-cli
+node:nodejs
+python3:python3
 /usr/share/tomcat10/bin/catalina.sh:tomcat10-common
 /usr/share/tomcat10/skel:tomcat10-user
 /usr/share/tomcat10-examples:tomcat10-examples
@@ -61,7 +65,7 @@ install_packages() {
     if [ -d /run/systemd/system ]; then
         for entry in "${missing[@]}"; do
             case $entry in
-                nginx | haproxy | prometheus) "${sudo[@]}" systemctl disable --quiet "$entry" || true ;;
+                nginx | haproxy | prometheus | redis-server) "${sudo[@]}" systemctl disable --quiet "$entry" || true ;;
             esac
         done
     fi

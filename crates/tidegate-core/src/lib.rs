@@ -15,4 +15,5 @@ pub mod queue;
 pub mod retry;
 pub mod rng;
 mod service;
+pub mod session;
 pub mod time;

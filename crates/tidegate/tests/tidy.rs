@@ -14,13 +14,24 @@ const FUNCTION_LINES_MAX: usize = 70;
 const ARROWS: &[(&str, &[&str])] = &[
     ("tidegate-core", &[]),
     ("tidegate-http", &["tidegate-core"]),
-    ("tidegate-gateway", &["tidegate-core", "tidegate-http"]),
+    // Its tests start real servers, and the laboratory knows how.
+    ("tidegate-store", &["tidegate-core", "tidegate-lab"]),
+    (
+        "tidegate-fleet",
+        &["tidegate-core", "tidegate-http", "tidegate-store"],
+    ),
+    (
+        "tidegate-gateway",
+        &["tidegate-core", "tidegate-http", "tidegate-store"],
+    ),
     ("tidegate-lab", &["tidegate-core", "tidegate-http"]),
     (
         "tidegate",
         &[
             "tidegate-core",
             "tidegate-http",
+            "tidegate-store",
+            "tidegate-fleet",
             "tidegate-gateway",
             "tidegate-lab",
         ],
@@ -30,6 +41,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "tidegate-core",
             "tidegate-http",
+            "tidegate-store",
+            "tidegate-fleet",
             "tidegate-gateway",
             "tidegate-lab",
         ],
@@ -252,7 +265,9 @@ fn every_drill_is_in_the_book_of_drills() {
     let book = read("docs/drills.md");
     for source in rust_sources() {
         let name = source.path.file_stem().unwrap().to_str().unwrap();
-        if source.path.starts_with("drills/src") && name.starts_with("gateway_") {
+        if source.path.starts_with("drills/src")
+            && name.starts_with(["gateway_", "sessions_"].as_slice())
+        {
             let drill = name.replace('_', "-");
             assert!(
                 book.contains(&format!("`{drill}`")),

@@ -1,0 +1,1 @@
+//! What runs beside the data path on a node: the sidecar API for applications of any language.

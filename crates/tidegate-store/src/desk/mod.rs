@@ -1,0 +1,1 @@
+//! What the gateway and the sidecar talk to.

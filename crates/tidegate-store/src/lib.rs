@@ -1,0 +1,18 @@
+//! The state that a fleet shares: sessions, who is a member, who leads.
+//!
+//! Two backends keep it: [`redis`](crate::redis) (Redis or Valkey: standalone, Sentinel, Cluster)
+//! and [`embedded`](crate::embedded) (in process, one file). [`SessionStore`] is either of them and
+//! nothing more; [`Desk`](crate::desk::Desk) is what the gateway and the sidecar talk to: it adds
+//! the local cache, and what happens while the store is away.
+
+pub mod desk;
+pub mod embedded;
+pub mod redis;
+
+mod call;
+mod error;
+mod sessions;
+
+pub use call::{Acked, Call};
+pub use error::StoreError;
+pub use sessions::{Due, Ended, Event, NewSession, Reason, SessionStore, SignedOut};
