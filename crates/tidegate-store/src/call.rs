@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::session::{Replication, Wait};
+use tidegate_core::session::{Durability, Replication, Wait};
 
 /// The bounds of one operation.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,8 @@ pub struct Call {
     pub timeout: Duration,
     /// Replicas that must have a write before it is acknowledged; on connections of their own.
     pub wait: Option<Wait>,
+    /// Whether a write is kept for a while, to be written again should the store lose it.
+    pub redo: bool,
 }
 
 /// The reply to a write and how many replicas have it.
@@ -23,11 +25,21 @@ pub struct Acked<T> {
 }
 
 impl Call {
-    /// An operation that waits for no replica.
+    /// An operation that waits for no replica and is not kept.
     pub const fn within(timeout: Duration) -> Self {
         Self {
             timeout,
             wait: None,
+            redo: false,
+        }
+    }
+
+    /// The same, with what `durability` promises.
+    pub const fn with(self, durability: Durability) -> Self {
+        Self {
+            timeout: self.timeout,
+            wait: durability.wait,
+            redo: durability.redo,
         }
     }
 }

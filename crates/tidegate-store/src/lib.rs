@@ -9,10 +9,12 @@ pub mod desk;
 pub mod embedded;
 pub mod redis;
 
+mod background;
 mod call;
 mod error;
 mod sessions;
 
+pub use background::Background;
 pub use call::{Acked, Call};
 pub use error::StoreError;
 pub use sessions::{Due, Ended, Event, NewSession, Reason, SessionStore, SignedOut};

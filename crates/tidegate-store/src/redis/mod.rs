@@ -1,8 +1,30 @@
 //! Sessions in Redis or Valkey.
 
+mod plan;
+mod script;
+mod servers;
+
+pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
+
+pub(crate) use script::{Run, Script};
+pub(crate) use servers::{Lane, Servers};
+
+use crate::background::Background;
+
 /// A connection to Redis or Valkey: standalone, behind Sentinel, or a Cluster.
 #[derive(Clone)]
-pub struct Redis {}
+pub struct Redis {
+    servers: Servers,
+}
+
+impl Redis {
+    /// Begins to connect and returns at once: whether there is a server shows at the first call.
+    pub fn start(plan: &RedisPlan, purpose: Use, background: &Background) -> Self {
+        Self {
+            servers: Servers::start(plan, purpose, background),
+        }
+    }
+}
 
 use crate::error::StoreError;
 use crate::sessions::{Due, Ended, NewSession, Reason, SignedOut};
