@@ -10,6 +10,7 @@ pub mod durability;
 pub mod id;
 pub mod lifetime;
 pub mod op;
+pub mod policy;
 pub mod reply;
 pub mod value;
 
@@ -17,5 +18,6 @@ pub use durability::{Durability, OnShort, Replication, Wait, WriteClass};
 pub use id::{SessionId, SlotTag, Uid};
 pub use lifetime::Lifetimes;
 pub use op::{Ceilings, Expect, Fields, Op, OpSeq, Principal, Rotation, Writer};
+pub use policy::{MergePolicy, ResumePolicy};
 pub use reply::{Created, Destroyed, Found, Gone, Head, Opened, Patched, Rotated};
 pub use value::{Attribute, Format, Name, Value, Version};
