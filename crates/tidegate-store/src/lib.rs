@@ -11,10 +11,15 @@ pub mod redis;
 
 mod background;
 mod call;
+mod ends;
 mod error;
 mod sessions;
 
 pub use background::Background;
 pub use call::{Acked, Call};
+pub use ends::{
+    BUCKETS, BadEvent, Claimed, Consumer, Due, Ended, Event, EventId, Fate, Position, Reason,
+    bucket_of,
+};
 pub use error::StoreError;
-pub use sessions::{Due, Ended, Event, NewSession, Reason, SessionStore, SignedOut};
+pub use sessions::{NewSession, SessionStore, SignedOut};

@@ -9,6 +9,7 @@ use tidegate_core::session::{
 use tidegate_core::time::Wall;
 
 use crate::embedded::Embedded;
+use crate::ends::{Claimed, Consumer, Ended, Event, EventId, Fate, Position, Reason};
 use crate::error::StoreError;
 use crate::redis::Redis;
 use crate::{Acked, Call};
@@ -44,52 +45,6 @@ pub struct SignedOut {
     pub epoch: u64,
     /// The sessions that the user's index had.
     pub sessions: Vec<SessionId>,
-}
-
-/// A session whose deadline, as the index has it, is over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
-    /// The part of the index it is in.
-    pub bucket: u8,
-    /// The session.
-    pub session: SessionId,
-}
-
-/// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// Its idle time or its absolute lifetime was over.
-    Expired,
-    /// Its user signed out.
-    SignedOut,
-    /// Its user signed out everywhere.
-    SignedOutEverywhere,
-    /// The application or an operator ended it.
-    Destroyed,
-    /// The store lost it before its time.
-    Lost,
-}
-
-/// The end of a session, to be told to listeners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The session.
-    pub session: SessionId,
-    /// Whose it was.
-    pub uid: Option<Uid>,
-    /// Why it ended.
-    pub reason: Reason,
-}
-
-/// One entry of the stream of ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Names the event: the same however often it is delivered.
-    pub id: String,
-    /// When it was written, by the store's clock.
-    pub at: Wall,
-    /// What happened.
-    pub ended: Ended,
 }
 
 impl SessionStore {
@@ -303,7 +258,8 @@ impl SessionStore {
         }
     }
 
-    /// Puts a session into the expiry index with the deadline it has now. Not moved by touches.
+    /// Puts a session into the expiry index. Done before the session is created, so that no end is
+    /// missed; an id that never came to be is reported as lost. Touches do not move it.
     pub async fn arm(&self, id: &SessionId, deadline: Wall, call: Call) -> Result<(), StoreError> {
         match self {
             Self::Redis(on) => on.arm(id, deadline, call).await,
@@ -311,18 +267,51 @@ impl SessionStore {
         }
     }
 
-    /// Claims up to `most` sessions of `bucket` that are due, for `lease`: until it is over nobody
-    /// else gets them.
+    /// Moves the index's entry of `from` to `to`, an id of the same slot tag or the same id, and to
+    /// `deadline`; false, and nothing done, when `from` has no entry: its end has been told.
+    pub async fn rearm(
+        &self,
+        from: &SessionId,
+        to: &SessionId,
+        deadline: Wall,
+        call: Call,
+    ) -> Result<bool, StoreError> {
+        match self {
+            Self::Redis(on) => on.rearm(from, to, deadline, call).await,
+            Self::Embedded(on) => on.rearm(from, to, deadline, call).await,
+        }
+    }
+
+    /// Takes a session out of the expiry index without telling anybody.
+    pub async fn disarm(&self, id: &SessionId, call: Call) -> Result<(), StoreError> {
+        match self {
+            Self::Redis(on) => on.disarm(id, call).await,
+            Self::Embedded(on) => on.disarm(id, call).await,
+        }
+    }
+
+    /// Takes `bucket`, below [`BUCKETS`], for `lease` unless somebody else holds it, and names up to
+    /// `most` of its sessions that are due, the longest due first. `holder` is drawn anew whenever a
+    /// process starts; claiming again extends the lease.
     pub async fn claim(
         &self,
         bucket: u8,
+        holder: u64,
         most: u32,
         lease: Duration,
         call: Call,
-    ) -> Result<Vec<Due>, StoreError> {
+    ) -> Result<Claimed, StoreError> {
         match self {
-            Self::Redis(on) => on.claim(bucket, most, lease, call).await,
-            Self::Embedded(on) => on.claim(bucket, most, lease, call).await,
+            Self::Redis(on) => on.claim(bucket, holder, most, lease, call).await,
+            Self::Embedded(on) => on.claim(bucket, holder, most, lease, call).await,
+        }
+    }
+
+    /// What has become of a session, also of one whose time is over. Does not touch it.
+    pub async fn fate(&self, id: &SessionId, call: Call) -> Result<Fate, StoreError> {
+        match self {
+            Self::Redis(on) => on.fate(id, call).await,
+            Self::Embedded(on) => on.fate(id, call).await,
         }
     }
 
@@ -332,6 +321,50 @@ impl SessionStore {
         match self {
             Self::Redis(on) => on.finish(ended, kept, call).await,
             Self::Embedded(on) => on.finish(ended, kept, call).await,
+        }
+    }
+
+    /// Events for one member of a group, each of which goes to one member only: first those that
+    /// some member got `abandoned_after` ago or longer and has not acknowledged, then those that
+    /// nobody had. A group begins, with the first read, at the oldest event kept. About `most`, and
+    /// never more than that or [`BUCKETS`], whichever is more.
+    pub async fn events(
+        &self,
+        consumer: &Consumer,
+        most: u32,
+        abandoned_after: Duration,
+        call: Call,
+    ) -> Result<Vec<Event>, StoreError> {
+        match self {
+            Self::Redis(on) => on.events(consumer, most, abandoned_after, call).await,
+            Self::Embedded(on) => on.events(consumer, most, abandoned_after, call).await,
+        }
+    }
+
+    /// Acknowledges events of a group; says how many had not been.
+    pub async fn acknowledge(
+        &self,
+        group: &Name,
+        events: &[EventId],
+        call: Call,
+    ) -> Result<u32, StoreError> {
+        match self {
+            Self::Redis(on) => on.acknowledge(group, events, call).await,
+            Self::Embedded(on) => on.acknowledge(group, events, call).await,
+        }
+    }
+
+    /// Events after a position, for a reader that keeps account itself, and the position behind
+    /// them. Bounded like [`Self::events`].
+    pub async fn events_after(
+        &self,
+        position: &Position,
+        most: u32,
+        call: Call,
+    ) -> Result<(Vec<Event>, Position), StoreError> {
+        match self {
+            Self::Redis(on) => on.events_after(position, most, call).await,
+            Self::Embedded(on) => on.events_after(position, most, call).await,
         }
     }
 }

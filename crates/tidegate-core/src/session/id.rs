@@ -43,6 +43,17 @@ impl SlotTag {
         Self([digit(15), digit(10), digit(5), digit(0)])
     }
 
+    /// Its number.
+    pub fn bits(&self) -> u32 {
+        let digit = |byte: u8| match byte {
+            b'a'..=b'z' => byte - b'a',
+            _ => byte - b'2' + 26,
+        };
+        self.0
+            .iter()
+            .fold(0, |bits, byte| bits << 5 | u32::from(digit(*byte)))
+    }
+
     /// The tag written as `text`.
     pub fn parse(text: &[u8]) -> Result<Self, BadId> {
         let tag: [u8; Self::LEN] = text.try_into().map_err(|_| BadId::Tag)?;
@@ -165,6 +176,13 @@ mod tests {
         let id = SessionId::new(SlotTag::from_bits(0x1_2345), *b"ABCDEFGHIJKLMNOPQRSTU-").unwrap();
         assert_eq!(SessionId::parse(&id.to_string()), Ok(id));
         assert_eq!(format!("{id:?}"), format!("{}.ABCDEF..", id.tag()));
+    }
+
+    #[test]
+    fn a_tag_is_its_number() {
+        for bits in [0, 25, 26, 31, 0xA_BCDE, 0xF_FFFF] {
+            assert_eq!(SlotTag::from_bits(bits).bits(), bits);
+        }
     }
 
     #[test]

@@ -126,6 +126,11 @@ pub enum Patched {
         /// The counter.
         name: Name,
     },
+    /// A counter was to be changed, and there is an attribute of that name; nothing was changed.
+    WrongKind {
+        /// The attribute.
+        name: Name,
+    },
     /// So many later patches of the same writer were applied that it cannot be told whether this
     /// one was; nothing was changed.
     TooOld,

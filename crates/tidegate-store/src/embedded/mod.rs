@@ -4,8 +4,9 @@
 #[derive(Clone)]
 pub struct Embedded {}
 
+use crate::ends::{Claimed, Consumer, Ended, Event, EventId, Fate, Position, Reason};
 use crate::error::StoreError;
-use crate::sessions::{Due, Ended, NewSession, Reason, SignedOut};
+use crate::sessions::{NewSession, SignedOut};
 use crate::{Acked, Call};
 use std::time::Duration;
 use tidegate_core::session::*;
@@ -150,13 +151,29 @@ impl Embedded {
     ) -> Result<(), StoreError> {
         unimplemented!()
     }
+    pub(crate) async fn rearm(
+        &self,
+        from: &SessionId,
+        to: &SessionId,
+        deadline: Wall,
+        call: Call,
+    ) -> Result<bool, StoreError> {
+        unimplemented!()
+    }
+    pub(crate) async fn disarm(&self, id: &SessionId, call: Call) -> Result<(), StoreError> {
+        unimplemented!()
+    }
     pub(crate) async fn claim(
         &self,
         bucket: u8,
+        holder: u64,
         most: u32,
         lease: Duration,
         call: Call,
-    ) -> Result<Vec<Due>, StoreError> {
+    ) -> Result<Claimed, StoreError> {
+        unimplemented!()
+    }
+    pub(crate) async fn fate(&self, id: &SessionId, call: Call) -> Result<Fate, StoreError> {
         unimplemented!()
     }
     pub(crate) async fn finish(
@@ -165,6 +182,31 @@ impl Embedded {
         kept: u32,
         call: Call,
     ) -> Result<bool, StoreError> {
+        unimplemented!()
+    }
+    pub(crate) async fn events(
+        &self,
+        consumer: &Consumer,
+        most: u32,
+        abandoned_after: Duration,
+        call: Call,
+    ) -> Result<Vec<Event>, StoreError> {
+        unimplemented!()
+    }
+    pub(crate) async fn acknowledge(
+        &self,
+        group: &Name,
+        events: &[EventId],
+        call: Call,
+    ) -> Result<u32, StoreError> {
+        unimplemented!()
+    }
+    pub(crate) async fn events_after(
+        &self,
+        position: &Position,
+        most: u32,
+        call: Call,
+    ) -> Result<(Vec<Event>, Position), StoreError> {
         unimplemented!()
     }
 }
