@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_core::rng::Rng;
 use tidegate_core::time::{Mono, Wall};
+use tidegate_store::desk::Desk;
 use tokio::runtime::Handle;
 
 use crate::cohort::Cohorts;
@@ -30,6 +31,8 @@ pub struct Shared {
     pub health: Health,
     /// Which part of the users somebody belongs to.
     pub cohorts: Cohorts,
+    /// Where sessions are kept, if they are.
+    pub desk: Option<Desk>,
     draining: AtomicBool,
 }
 
@@ -79,8 +82,9 @@ pub struct Clock {
 }
 
 impl Shared {
-    /// The state of a gateway that runs `plan`; `seed` is for draws that need no secrecy.
-    pub fn new(plan: Plan, seed: u64) -> Self {
+    /// The state of a gateway that runs `plan` with sessions at `desk`; `seed` is for draws that
+    /// need no secrecy.
+    pub fn new(plan: Plan, desk: Option<Desk>, seed: u64) -> Self {
         let clock = Clock::start();
         let apps = plan
             .apps
@@ -98,6 +102,7 @@ impl Shared {
             apps,
             clock,
             cohorts: Cohorts::default(),
+            desk,
             draining: AtomicBool::new(false),
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tidegate_store::desk::Desk;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
@@ -67,8 +68,14 @@ pub enum StartError {
 }
 
 impl Gateway {
-    /// Starts a gateway that runs `plan`. Once this returns, clients can connect.
+    /// Starts a gateway that runs `plan`, without sessions. Once this returns, clients can connect.
     pub fn start(plan: Plan) -> Result<Self, StartError> {
+        Self::start_with(plan, None)
+    }
+
+    /// Starts a gateway that runs `plan`. Sessions are kept at `desk`; without one, what the plan
+    /// says of them has no effect. Once this returns, clients can connect.
+    pub fn start_with(plan: Plan, desk: Option<Desk>) -> Result<Self, StartError> {
         let address = plan.listener.address;
         let (socket, address) =
             listen(address).map_err(|source| StartError::Listen { address, source })?;
@@ -81,7 +88,7 @@ impl Gateway {
         let admin_address = admin_socket.as_ref().map(|(_, address)| *address);
 
         let seed = seed();
-        let shared = Arc::new(Shared::new(plan, seed));
+        let shared = Arc::new(Shared::new(plan, desk, seed));
         let runtimes: Vec<Runtime> = (0..shared.plan.threads.get())
             .map(|_| threads::runtime())
             .collect::<io::Result<_>>()

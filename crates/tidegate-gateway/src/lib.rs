@@ -13,6 +13,7 @@ pub mod own;
 pub mod plan;
 pub mod request;
 pub mod serve;
+pub mod session;
 pub mod slot;
 pub mod status;
 pub mod upstream;

@@ -15,6 +15,8 @@ use tidegate_core::admission;
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_core::limit;
 
+use crate::session::{RouteSession, SessionPlan};
+
 /// Everything one gateway process does.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -108,8 +110,10 @@ pub struct AppPlan {
     pub routes: Vec<RoutePlan>,
     /// Names of groups 1, 2, … in metrics; group 0 is `default`.
     pub groups: Vec<String>,
-    /// Cookies whose presence earns `signed-in`.
+    /// Cookies of the application's own whose presence earns `signed-in`.
     pub session_cookies: Vec<String>,
+    /// Sessions that Tidegate keeps for it; `None` for none.
+    pub sessions: Option<SessionPlan>,
     /// Endings of paths (with the dot) that make an otherwise untagged GET or HEAD `static`.
     pub static_extensions: Vec<String>,
 }
@@ -179,6 +183,8 @@ pub struct RoutePlan {
     pub group: GroupId,
     /// How long callers wait that do not say.
     pub patience: Duration,
+    /// What it has to do with sessions, where the application has any.
+    pub session: RouteSession,
 }
 
 /// Which requests a route takes: all of the conditions hold.

@@ -38,12 +38,13 @@ pub const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 pub const TIDEGATE_PREFIX: &str = "tidegate-";
 
 /// Headers by which the application commands Tidegate; no client sees them.
-pub const COMMANDS: [&str; 7] = [
+pub const COMMANDS: [&str; 8] = [
     "tidegate-set",
     "tidegate-del",
     "tidegate-incr",
     "tidegate-rotate",
     "tidegate-destroy",
+    "tidegate-signout-user",
     "tidegate-cost",
     "tidegate-command",
 ];

@@ -64,6 +64,10 @@ pub enum Refusal {
     UpstreamConnections,
     /// More health probes from elsewhere than the probe networks than are answered.
     ProbeCap,
+    /// Its route needs the session, and the store is away.
+    StoreAway,
+    /// The application answered, but what it wanted to have kept could not be.
+    SessionUnstored,
 }
 
 /// Whether the connection goes on after a refusal.
@@ -77,7 +81,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -104,6 +108,8 @@ impl Refusal {
         Self::UpstreamTimeout,
         Self::UpstreamConnections,
         Self::ProbeCap,
+        Self::StoreAway,
+        Self::SessionUnstored,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -121,7 +127,8 @@ impl Refusal {
         self.row().status
     }
 
-    /// Whether `Retry-After` belongs to the answer: the refusal is for want of capacity.
+    /// Whether `Retry-After` belongs to the answer: the refusal is for want of capacity,
+    /// or of the store.
     pub const fn says_when_to_retry(self) -> bool {
         self.row().retry
     }
@@ -188,6 +195,8 @@ impl Refusal {
             Self::UpstreamTimeout => Row::plain("upstream_timeout", StatusCode::GATEWAY_TIMEOUT),
             Self::UpstreamConnections => Row::capacity("upstream_connections"),
             Self::ProbeCap => Row::capacity("probe_cap").closing(),
+            Self::StoreAway => Row::capacity("store_away"),
+            Self::SessionUnstored => Row::plain("session_unstored", StatusCode::BAD_GATEWAY),
         }
     }
 }

@@ -25,6 +25,7 @@ fn route(name: &str, paths: &[&str], class: Option<Class>) -> RoutePlan {
         class,
         group: GroupId(0),
         patience: PATIENCE,
+        session: crate::session::RouteSession::default(),
     }
 }
 
@@ -74,6 +75,7 @@ pub(crate) fn app() -> AppPlan {
         routes,
         groups: Vec::new(),
         session_cookies: vec!["JSESSIONID".into()],
+        sessions: None,
         static_extensions: vec![".css".into()],
     }
 }

@@ -77,6 +77,7 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
         class: None,
         group: GroupId(0),
         patience: LONG,
+        session: tidegate_gateway::session::RouteSession::default(),
     };
     AppPlan {
         name: "shop".into(),
@@ -112,6 +113,7 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
         routes: vec![route],
         groups: Vec::new(),
         session_cookies: Vec::new(),
+        sessions: None,
         static_extensions: Vec::new(),
     }
 }

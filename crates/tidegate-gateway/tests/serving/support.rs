@@ -337,9 +337,11 @@ fn shop(address: SocketAddr) -> AppPlan {
             class: None,
             group: GroupId(0),
             patience: PATIENCE,
+            session: tidegate_gateway::session::RouteSession::default(),
         }],
         groups: Vec::new(),
         session_cookies: Vec::new(),
+        sessions: None,
         static_extensions: Vec::new(),
     }
 }

@@ -104,6 +104,7 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
         routes,
         groups: groups.names,
         session_cookies: session_cookies(section),
+        sessions: None,
         static_extensions: static_extensions(section),
     }
 }

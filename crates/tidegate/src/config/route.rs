@@ -49,6 +49,7 @@ pub(crate) fn routes(
             class: section.choice("class").and_then(Class::from_name),
             group: group(&section, groups),
             patience: section.span_if_set("patience").unwrap_or(patience),
+            session: tidegate_gateway::session::RouteSession::default(),
         };
         groups_are_sound &= section.sound(&["group"]);
         if section.sound(&["path", "paths", "methods", "headers"]) {
@@ -75,6 +76,7 @@ fn other(patience: Duration) -> RoutePlan {
         class: None,
         group: GroupId(0),
         patience,
+        session: tidegate_gateway::session::RouteSession::default(),
     }
 }
 
