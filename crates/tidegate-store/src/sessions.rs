@@ -48,6 +48,15 @@ pub struct SignedOut {
 }
 
 impl SessionStore {
+    /// Whether the part of the store that has `id` is away, as far as is known without asking it: a
+    /// call would fail at once.
+    pub fn is_away(&self, id: &SessionId) -> bool {
+        match self {
+            Self::Redis(on) => on.is_away(id),
+            Self::Embedded(_) => false,
+        }
+    }
+
     /// Creates a session; writes nothing when its id is taken or remembered.
     pub async fn create(&self, new: &NewSession, call: Call) -> Result<Acked<Created>, StoreError> {
         match self {

@@ -95,6 +95,9 @@ pub enum Patched {
     Applied {
         /// The store's clock.
         now: Wall,
+        /// The session's version before: who had the content of that one has, with these changes,
+        /// the content of `version`.
+        before: Version,
         /// The session's version, which the attributes set have as well.
         version: Version,
         /// The counters that changed, as they are now.

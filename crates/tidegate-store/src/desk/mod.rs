@@ -21,7 +21,7 @@ use std::time::Duration;
 use tidegate_core::session::{Fields, Name, SessionId, Uid, Value};
 use tidegate_core::time::Wall;
 
-use crate::{Event, Reason};
+use crate::{Consumer, Event, EventId, Position, Reason};
 
 pub use attributes::{AttributePlan, Attributes};
 pub use error::{DeskError, StartError};
@@ -32,6 +32,9 @@ pub use session::Session;
 pub use sign_in::{Listed, SignIn, SignedOutEverywhere};
 pub use stats::Stats;
 pub use ticket::{BadTicket, Ticket};
+
+/// An event that a listener took and did not acknowledge for so long is given to another.
+pub const EVENT_ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 /// The door to sessions. Cheap to clone; the clones are one desk.
 #[derive(Clone)]
@@ -161,20 +164,31 @@ impl Desk {
         unimplemented!()
     }
 
-    /// Ends of sessions that nobody in `group` has seen yet, at most `most`, and those that another
-    /// `consumer` took and did not acknowledge. Waits for the first at most `wait`.
+    /// Ends of sessions for one member of a group of listeners, each for one member alone: first
+    /// those that some member got and has not acknowledged within [`EVENT_ABANDONED_AFTER`], then
+    /// those that nobody had. About `most`. Waits for the first at most `wait`.
     pub async fn events(
         &self,
-        group: &str,
-        consumer: &str,
+        consumer: &Consumer,
         most: u32,
         wait: Duration,
     ) -> Result<Vec<Event>, DeskError> {
         unimplemented!()
     }
 
-    /// Says that `group` is done with these events; how many it had open.
-    pub async fn ack(&self, group: &str, events: &[String]) -> Result<u32, DeskError> {
+    /// Says that `group` is done with these events; how many of them it had open.
+    pub async fn acknowledge(&self, group: &Name, events: &[EventId]) -> Result<u32, DeskError> {
+        unimplemented!()
+    }
+
+    /// Ends of sessions after a position, for a reader that keeps account itself, and the position
+    /// behind them. About `most`. Waits for the first at most `wait`.
+    pub async fn events_after(
+        &self,
+        position: &Position,
+        most: u32,
+        wait: Duration,
+    ) -> Result<(Vec<Event>, Position), DeskError> {
         unimplemented!()
     }
 

@@ -36,6 +36,9 @@ use tidegate_core::time::Wall;
 
 #[allow(unused_variables, clippy::unused_async)]
 impl Redis {
+    pub(crate) fn is_away(&self, id: &SessionId) -> bool {
+        false
+    }
     pub(crate) async fn create(
         &self,
         new: &NewSession,
