@@ -99,6 +99,12 @@ impl Client {
         })
     }
 
+    /// Whether another request may be sent: nothing is waiting to be read, and the server has not
+    /// closed.
+    pub fn is_idle(&self) -> bool {
+        self.connection.is_idle()
+    }
+
     /// Waits until something comes, or the end; says how many bytes, and drops them.
     pub async fn read_some(&mut self) -> io::Result<usize> {
         let bytes = self.connection.read_some().await?;

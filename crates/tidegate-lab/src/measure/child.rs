@@ -108,6 +108,22 @@ impl Child {
         self.end(grace)
     }
 
+    /// Ends it by SIGKILL, as a crash does: it has no chance to tidy up.
+    pub fn kill(mut self) -> io::Result<ExitStatus> {
+        self.process.kill()?;
+        self.process.wait()
+    }
+
+    /// Stops it where it is by SIGSTOP: its connections stay, and nothing answers.
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after [`Child::pause`].
+    pub fn resume(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
     /// How it ended, if it has.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
@@ -118,6 +134,8 @@ impl Child {
             return Ok(status);
         }
         self.signal(Signal::TERM)?;
+        // One that is paused would not notice.
+        self.signal(Signal::CONT)?;
         let until = Instant::now() + grace;
         while Instant::now() < until {
             if let Some(status) = self.process.try_wait()? {
@@ -188,6 +206,24 @@ mod tests {
             result,
             Err(ChildError::Ended { status, .. }) if status.code() == Some(3)
         ));
+    }
+
+    #[test]
+    fn a_paused_child_ends_when_asked() {
+        let child = Child::start(
+            shell("echo ready; exec sleep 600"),
+            "ready",
+            Duration::from_secs(60),
+        )
+        .unwrap();
+
+        child.pause().unwrap();
+        let status = child.stop(Duration::from_secs(60)).unwrap();
+
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(15)
+        );
     }
 
     #[test]
