@@ -8,10 +8,13 @@
 
 pub mod durability;
 pub mod id;
+pub mod layout;
 pub mod lifetime;
 pub mod op;
 pub mod policy;
+pub mod record;
 pub mod reply;
+pub mod seen;
 pub mod value;
 
 pub use durability::{Durability, OnShort, Replication, Wait, WriteClass};
@@ -19,5 +22,6 @@ pub use id::{SessionId, SlotTag, Uid};
 pub use lifetime::Lifetimes;
 pub use op::{Ceilings, Expect, Fields, Op, OpSeq, Principal, Rotation, Writer};
 pub use policy::{MergePolicy, ResumePolicy};
+pub use record::{Birth, Record};
 pub use reply::{Created, Destroyed, Found, Gone, Head, Opened, Patched, Rotated};
 pub use value::{Attribute, Format, Name, Value, Version};

@@ -1,5 +1,6 @@
 //! What may be asked of a session.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,6 +125,24 @@ pub enum Rotation {
         /// How long.
         tombstone: Duration,
     },
+}
+
+impl Writer {
+    /// The writer written as `text`: the incarnation in hex, a point, the lane.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (incarnation, lane) = text.split_once('.')?;
+        Some(Self {
+            incarnation: u64::from_str_radix(incarnation, 16).ok()?,
+            lane: lane.parse().ok()?,
+        })
+    }
+}
+
+/// The form in the store.
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{}", self.incarnation, self.lane)
+    }
 }
 
 impl Op {

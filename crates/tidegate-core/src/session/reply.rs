@@ -112,7 +112,8 @@ pub enum Patched {
     Conflict {
         /// The session's version.
         version: Version,
-        /// What is there instead, for each attribute that differs.
+        /// What is there instead, for each attribute that differs. A counter, which has no version
+        /// of its own, shows as a whole number at [`Version::NONE`].
         current: Vec<(Name, Option<Attribute>)>,
     },
     /// It would pass a ceiling; nothing was changed.
@@ -123,6 +124,11 @@ pub enum Patched {
         size: u64,
         /// The ceiling.
         ceiling: u32,
+    },
+    /// It would count in an attribute; nothing was changed.
+    WrongKind {
+        /// The attribute.
+        name: Name,
     },
     /// A counter would leave the range of 64 bits; nothing was changed.
     Overflow {
