@@ -5,6 +5,7 @@
 //! no async, so the gateway, the simulator and the load tester all run this very code.
 
 pub mod admission;
+pub mod breaker;
 pub mod bulkhead;
 mod codel;
 pub mod deadline;

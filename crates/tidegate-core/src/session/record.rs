@@ -202,13 +202,15 @@ impl Record {
             Ok(draft) => draft,
             Err(refusal) => return refusal,
         };
-        self.version = self.version.next(now.as_micros());
+        let before = self.version;
+        self.version = before.next(now.as_micros());
         if let Some(seq) = seq {
             self.seen.note(seq, now);
         }
         Patched::Applied {
             now,
             version: self.version,
+            before,
             counters: self.apply(draft),
         }
     }

@@ -125,11 +125,6 @@ pub enum Patched {
         /// The ceiling.
         ceiling: u32,
     },
-    /// It would count in an attribute; nothing was changed.
-    WrongKind {
-        /// The attribute.
-        name: Name,
-    },
     /// A counter would leave the range of 64 bits; nothing was changed.
     Overflow {
         /// The counter.
