@@ -4,6 +4,8 @@ mod config;
 mod demo;
 mod log;
 mod run;
+mod secrets;
+mod session;
 mod sim;
 
 use std::io::{ErrorKind, Write};
@@ -13,8 +15,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
-use config::{Flags, Refused, Summary};
-use tidegate_gateway::plan::Plan;
+use config::{Flags, Refused, Setup, Summary};
 
 /// Nothing could be simulated: 1 is for a simulation that missed a bar.
 const EXIT_NOT_RUN: u8 = 2;
@@ -36,6 +37,9 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Look at sessions, end them, and make keys for them.
+    #[command(subcommand)]
+    Session(session::Command),
     Demo(demo::Args),
     Sim(Box<sim::Args>),
     #[command(hide = true)]
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(args),
         Command::Check { file } => check(&file),
+        Command::Session(command) => session::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
         Command::Sim(args) => {
@@ -115,14 +120,14 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         threads: args.threads,
         mode: args.mode,
     };
-    let plan = load(args.config.as_deref(), &flags)?;
+    let setup = load(args.config.as_deref(), &flags)?;
     log::start(args.log, args.log_format);
-    run::run(plan)
+    run::run(setup)
 }
 
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
-    let plan = load(Some(file), &Flags::default())?;
-    let summary = Summary(&plan).to_string();
+    let setup = load(Some(file), &Flags::default())?;
+    let summary = Summary(&setup).to_string();
     let written = writeln!(
         std::io::stdout(),
         "{}: ok\n\n{}",
@@ -138,7 +143,7 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Plan> {
+fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Setup> {
     let Some(file) = file else {
         return Ok(config::parse("no file", "", flags)?);
     };

@@ -3,14 +3,18 @@
 use std::io::Write;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use tidegate_core::limit::Kind;
 use tidegate_gateway::Gateway;
 use tidegate_gateway::plan::{AppPlan, Plan};
+use tidegate_store::desk::{Backend, Desk};
+use tidegate_store::redis::Use;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::capped;
+use crate::config::{Setup, capped};
+use crate::secrets;
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -18,25 +22,29 @@ const DESCRIPTORS_SPARE: u64 = 128;
 /// Connections, of either kind, without which a start is not worth while.
 const CONNECTIONS_MIN: u64 = 64;
 
-/// Runs `plan` until a signal, and drains. A second signal stops at once.
-pub(crate) fn run(mut plan: Plan) -> anyhow::Result<ExitCode> {
-    if let Some(allowed) = raise_descriptor_limit(descriptors(&plan)) {
-        fit(&mut plan, allowed)?;
+/// Longest wait at the end for writes that the store has not got yet.
+const STORE_CLOSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs `setup` until a signal, and drains. A second signal stops at once.
+pub(crate) fn run(mut setup: Setup) -> anyhow::Result<ExitCode> {
+    if let Some(allowed) = raise_descriptor_limit(descriptors(&setup.gateway)) {
+        fit(&mut setup.gateway, allowed)?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start a runtime for signals")?;
-    let code = runtime.block_on(serve(plan))?;
+    let code = runtime.block_on(serve(setup))?;
     // After a second signal a thread may still be waiting for the drain; do not wait for it.
     runtime.shutdown_background();
     Ok(code)
 }
 
-async fn serve(plan: Plan) -> anyhow::Result<ExitCode> {
+async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     // Before the gateway is ready, so that no signal can slip through between.
     let mut signals = Signals::listen()?;
-    let gateway = Gateway::start(plan)?;
+    let desk = start_desk(&mut setup)?;
+    let gateway = Gateway::start_with(setup.gateway, desk.clone())?;
 
     let admin = gateway
         .admin_address()
@@ -57,6 +65,9 @@ async fn serve(plan: Plan) -> anyhow::Result<ExitCode> {
     tokio::select! {
         finished = finished => {
             finished.context("a gateway thread has failed")?;
+            if let Some(desk) = desk {
+                desk.close(STORE_CLOSE_WITHIN).await;
+            }
             tracing::info!("drained");
             Ok(ExitCode::SUCCESS)
         }
@@ -65,6 +76,24 @@ async fn serve(plan: Plan) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Starts what keeps the sessions, if there are any, and gives the gateway the fleet's keys.
+fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
+    let Some(sessions) = &setup.sessions else {
+        return Ok(None);
+    };
+    let keys = secrets::keys(&sessions.key_file)?;
+    for app in &mut setup.gateway.apps {
+        if let Some(sessions) = &mut app.sessions {
+            sessions.keys = keys.clone();
+        }
+    }
+    let mut plan = sessions.desk.clone();
+    if let Some(servers) = setup.store.servers(Use::Sessions) {
+        plan.backend = Backend::Redis(secrets::with_passwords(servers)?);
+    }
+    Ok(Some(Desk::start(plan).context("sessions cannot be kept")?))
 }
 
 /// The signals that end the process.
@@ -210,7 +239,9 @@ mod tests {
     fn a_learnt_limit_goes_no_further_than_its_connections() {
         let text = "[[app]]\nupstream = \"http://127.0.0.1:1\"\nhosts = [\"a\"]\nname = \"a\"\n\
                     [[app]]\nupstream = \"http://127.0.0.1:2\"\nworkers = 500\n";
-        let mut plan = config::parse("t.toml", text, &config::Flags::default()).unwrap();
+        let mut plan = config::parse("t.toml", text, &config::Flags::default())
+            .unwrap()
+            .gateway;
 
         fit(&mut plan, 4096).unwrap();
 

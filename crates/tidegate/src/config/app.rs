@@ -18,14 +18,23 @@ use super::name::Names;
 use super::problem::Problems;
 use super::route;
 use super::section::Section;
+use super::sessions::Sessions;
+use super::tree::{Node, Value};
 
 const APPS_MAX: usize = 100;
+/// The most that a connection to the store can be asked to take.
+const IN_FLIGHT_MAX: u32 = 60_000;
 const CONNECTIONS_WITHOUT_WORKERS_MIN: u32 = 1024;
 /// Nothing is held back in shadow mode, so the connections must not do it either.
 const CONNECTIONS_IN_SHADOW: u32 = 10_000;
 
 /// The applications at `[[app]]`; none of them may be at one of Tidegate's `own` addresses.
-pub(crate) fn apps(root: &Section<'_>, own: &[SocketAddr], problems: &Problems) -> Vec<AppPlan> {
+pub(crate) fn apps(
+    root: &Section<'_>,
+    own: &[SocketAddr],
+    sessions: Option<&Sessions>,
+    problems: &Problems,
+) -> Vec<AppPlan> {
     let mut apps: Vec<AppPlan> = Vec::new();
     let mut names = Names::reserving("", "application");
     let nodes = root.sections("app", "[[app]]");
@@ -52,7 +61,7 @@ pub(crate) fn apps(root: &Section<'_>, own: &[SocketAddr], problems: &Problems) 
             &["reserve", "group", "route"],
             problems,
         );
-        let app = app(&section, &mut names, problems);
+        let app = app(&section, &mut names, sessions, problems);
         refuse_unreachable(&section, &app, &apps);
         refuse_own_address(&section, &app.upstream, own);
         files::refuse_shared(&section, &app, &apps);
@@ -61,7 +70,32 @@ pub(crate) fn apps(root: &Section<'_>, own: &[SocketAddr], problems: &Problems) 
     apps
 }
 
-fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan {
+/// The workers that the applications say they have, together; before they are read, and so without
+/// a word about what is wrong with them.
+pub(crate) fn workers_stated(root: &Section<'_>) -> u32 {
+    let Some(Value::List(apps)) = root.node("app").map(|node| &node.value) else {
+        return 0;
+    };
+    let workers = |app: &Node| {
+        match &app.value {
+            Value::Table(table) => table.iter().find(|entry| entry.key == "workers"),
+            _ => None,
+        }
+        .and_then(|entry| match entry.node.value {
+            Value::Integer(number) => u32::try_from(number).ok(),
+            _ => None,
+        })
+    };
+    let stated = apps.iter().take(APPS_MAX).filter_map(workers);
+    stated.fold(0, u32::saturating_add).min(IN_FLIGHT_MAX)
+}
+
+fn app(
+    section: &Section<'_>,
+    names: &mut Names,
+    sessions: Option<&Sessions>,
+    problems: &Problems,
+) -> AppPlan {
     let name = section.text("name");
     names.take(section, name);
     let workers = section.count_if_set("workers").map(non_zero);
@@ -69,7 +103,7 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
     let patience = section.span("patience");
     let groups = bulkheads::groups(section, workers, problems);
     let bulkheads = bulkheads::bulkheads(section, &groups, &limit, workers, problems);
-    let routes = route::routes(section, &groups, patience, problems);
+    let routes = route::routes(section, &groups, patience, sessions, problems);
     AppPlan {
         name: name.to_owned(),
         hosts: hosts(section),
@@ -104,7 +138,7 @@ fn app(section: &Section<'_>, names: &mut Names, problems: &Problems) -> AppPlan
         routes,
         groups: groups.names,
         session_cookies: session_cookies(section),
-        sessions: None,
+        sessions: sessions.map(|sessions| sessions.gateway.clone()),
         static_extensions: static_extensions(section),
     }
 }

@@ -3,6 +3,8 @@
 //! The reader takes types, ranges and defaults from here, a test holds docs/configuration.md to it,
 //! and suggestions for misspelt keys come from it. What a key means is said in the document.
 
+pub(crate) mod sessions;
+
 use std::fmt;
 
 /// One key of one section.
@@ -37,6 +39,7 @@ pub(crate) enum Kind {
     Texts(&'static str),
     /// A table from header name to value, where `*` is any value.
     Headers,
+    Table(&'static str),
 }
 
 /// What holds when a key is not set.
@@ -51,7 +54,7 @@ pub(crate) enum Otherwise {
     Each(&'static [&'static str]),
 }
 
-use Kind::{Bytes, Choice, Count, Headers, Share, Span, Switch, Text, Texts};
+use Kind::{Bytes, Choice, Count, Headers, Share, Span, Switch, Table, Text, Texts};
 use Otherwise::{Each, Follows, Is, Required, Unset};
 
 const fn key(name: &'static str, kind: Kind, otherwise: Otherwise) -> Key {
@@ -404,6 +407,16 @@ pub(crate) const ROUTE: &[Key] = &[
         },
         Follows("the patience of the application"),
     ),
+    key(
+        "session",
+        Choice(&["none", "optional", "required"]),
+        Is("optional"),
+    ),
+    key(
+        "session_fields",
+        Texts("names of attributes"),
+        Follows("the attributes with expose = true"),
+    ),
 ];
 
 /// Names of the classes, highest first.
@@ -431,6 +444,7 @@ impl fmt::Display for Kind {
             Text(what) => write!(f, "text: {what}"),
             Texts(what) => write!(f, "list of texts: {what}"),
             Headers => write!(f, "table: header name = value"),
+            Table(what) => write!(f, "table: {what}"),
         }
     }
 }
@@ -465,6 +479,12 @@ mod tests {
         ("[app.reserve.CLASS]", RESERVE),
         ("[[app.group]]", GROUP),
         ("[[app.route]]", ROUTE),
+        ("[store]", sessions::STORE),
+        ("[store.USE]", sessions::STORE_USE),
+        ("[sessions]", sessions::SESSIONS),
+        ("[[sessions.attribute]]", sessions::ATTRIBUTE),
+        ("[sessions.durability]", sessions::DURABILITY),
+        ("[sidecar]", sessions::SIDECAR),
     ];
 
     #[test]

@@ -1,10 +1,11 @@
-//! From one strict TOML file, and flags that override it, to a checked [`Plan`].
+//! From one strict TOML file, and flags that override it, to a checked [`Setup`].
 //!
 //! A configuration is refused as a whole, with every problem found in it; nothing starts on half of
 //! one.
 
 mod app;
 mod bulkheads;
+mod durability;
 mod file;
 mod files;
 mod keys;
@@ -14,11 +15,16 @@ mod name;
 mod problem;
 mod route;
 mod section;
+mod sessions;
+mod sidecar;
+mod store;
 mod summary;
 mod tree;
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
+use tidegate_fleet::{Listen, SidecarPlan};
 use tidegate_gateway::plan::Plan;
 use toml::de::DeTable;
 
@@ -28,6 +34,8 @@ use problem::Problems;
 pub(crate) use problem::Refused;
 use section::Section;
 pub(crate) use section::closest;
+pub(crate) use sessions::{KeyFile, Sessions};
+pub(crate) use store::{Servers, Store};
 pub(crate) use summary::Summary;
 use tree::{Node, Origin, Table, Value, graft, subtable};
 
@@ -42,8 +50,21 @@ pub(crate) struct Flags {
     pub(crate) mode: Option<String>,
 }
 
-/// The plan that the file called `file` with content `text` and `flags` make together.
-pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Plan, Refused> {
+/// Everything that a file and flags say, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// The data path.
+    pub(crate) gateway: Plan,
+    /// Where shared state is kept.
+    pub(crate) store: Store,
+    /// Sessions, if there are any.
+    pub(crate) sessions: Option<Sessions>,
+    /// What applications on this machine may ask, if they may.
+    pub(crate) sidecar: Option<SidecarPlan>,
+}
+
+/// The setup that the file called `file` with content `text` and `flags` make together.
+pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refused> {
     let problems = Problems::default();
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -60,12 +81,14 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Plan, Refus
     }
     let mut root = Node::of_document(&document);
     graft_flags(&mut root, flags, &problems);
-    let plan = plan(&root, &problems);
-    problems.unless_any(file, text, plan)
+    let setup = setup(&root, &problems);
+    problems.unless_any(file, text, setup)
 }
 
-fn plan(root: &Node, problems: &Problems) -> Plan {
-    let tables = ["listen", "admin", "trust", "probes", "drain", "app"];
+fn setup(root: &Node, problems: &Problems) -> Setup {
+    let tables = [
+        "listen", "admin", "trust", "probes", "drain", "store", "sessions", "sidecar", "app",
+    ];
     let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
     let section = |name: &'static str, title: &str, keys: &'static [keys::Key]| match top.node(name)
     {
@@ -81,15 +104,32 @@ fn plan(root: &Node, problems: &Problems) -> Plan {
         listener.address,
     );
     let own: Vec<_> = admin.into_iter().chain([listener.address]).collect();
-    let apps = app::apps(&top, &own, problems);
-    Plan {
+    let store = store::store(&top, app::workers_stated(&top), problems);
+    let sessions = sessions::sessions(&top, &store, problems);
+    let sidecar = sidecar::sidecar(&top, &own, sessions.is_some(), problems);
+    let taken: Vec<_> = own.into_iter().chain(loopback(sidecar.as_ref())).collect();
+    let gateway = Plan {
         threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),
         listener,
         admin,
         trusted: listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies"),
         probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
         drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
-        apps,
+        apps: app::apps(&top, &taken, sessions.as_ref(), problems),
+    };
+    Setup {
+        gateway,
+        store,
+        sessions,
+        sidecar,
+    }
+}
+
+/// The address of a sidecar that has one.
+fn loopback(sidecar: Option<&SidecarPlan>) -> Option<SocketAddr> {
+    match sidecar?.listen {
+        Listen::Loopback(address) => Some(address),
+        Listen::Socket(_) => None,
     }
 }
 

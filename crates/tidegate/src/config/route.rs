@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method};
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_gateway::plan::{Matcher, PathPattern, RoutePlan};
+use tidegate_gateway::session::RouteSession;
 use tidegate_http::path;
 
 use super::bulkheads::Groups;
@@ -12,6 +13,7 @@ use super::keys::ROUTE;
 use super::name::Names;
 use super::problem::Problems;
 use super::section::{Section, closest};
+use super::sessions::{self, Sessions};
 use super::tree::{Origin, Value};
 
 /// Route ids are 16 bits wide; far fewer are readable in a metric.
@@ -22,6 +24,7 @@ pub(crate) fn routes(
     app: &Section<'_>,
     groups: &Groups<'_>,
     patience: Duration,
+    sessions: Option<&Sessions>,
     problems: &Problems,
 ) -> Vec<RoutePlan> {
     let mut routes: Vec<RoutePlan> = Vec::new();
@@ -34,7 +37,7 @@ pub(crate) fn routes(
             format!("write at most {ROUTES_MAX}; patterns such as /api/** take many paths at once"),
         );
         // Comparing each with all before it would take its time.
-        return vec![other(patience)];
+        return vec![other(patience, sessions)];
     }
     // Routes whose conditions were refused match everything in their stand-in.
     let mut sound: Vec<RoutePlan> = Vec::new();
@@ -49,7 +52,7 @@ pub(crate) fn routes(
             class: section.choice("class").and_then(Class::from_name),
             group: group(&section, groups),
             patience: section.span_if_set("patience").unwrap_or(patience),
-            session: tidegate_gateway::session::RouteSession::default(),
+            session: sessions::of_route(&section, sessions),
         };
         groups_are_sound &= section.sound(&["group"]);
         if section.sound(&["path", "paths", "methods", "headers"]) {
@@ -61,11 +64,11 @@ pub(crate) fn routes(
     if groups_are_sound {
         refuse_unused_groups(groups, &routes, problems);
     }
-    routes.push(other(patience));
+    routes.push(other(patience, sessions));
     routes
 }
 
-fn other(patience: Duration) -> RoutePlan {
+fn other(patience: Duration, sessions: Option<&Sessions>) -> RoutePlan {
     RoutePlan {
         name: "other".to_owned(),
         matches: Matcher {
@@ -76,7 +79,7 @@ fn other(patience: Duration) -> RoutePlan {
         class: None,
         group: GroupId(0),
         patience,
-        session: tidegate_gateway::session::RouteSession::default(),
+        session: sessions.map_or_else(RouteSession::default, Sessions::usual_of_a_route),
     }
 }
 

@@ -254,16 +254,19 @@ impl<'t> Section<'t> {
     }
 
     pub(crate) fn switch(&self, key: &'static str) -> bool {
+        self.switch_if_set(key)
+            .unwrap_or_else(|| default_text(self.key(key)) == "true")
+    }
+
+    pub(crate) fn switch_if_set(&self, key: &'static str) -> Option<bool> {
         let known = self.key(key);
-        let by_default = default_text(known) == "true";
-        let Some(node) = self.node(key) else {
-            return by_default;
-        };
+        let node = self.node(key)?;
         match node.value {
-            Value::Switch(on) => on,
+            Value::Switch(on) => Some(on),
             _ => {
-                self.wrong_type(known, node, &format!("write {key} = {by_default}"));
-                by_default
+                let other = matches!(known.otherwise, Otherwise::Is("false"));
+                self.wrong_type(known, node, &format!("write {key} = {other}"));
+                Some(false)
             }
         }
     }

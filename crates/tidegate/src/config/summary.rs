@@ -8,16 +8,16 @@ use tidegate_core::bulkhead::{Loan, Portion};
 use tidegate_core::facts::Class;
 use tidegate_core::limit::{Bounds, Kind};
 use tidegate_core::queue::Discipline;
-use tidegate_gateway::plan::{AppPlan, Mode, Plan, RoutePlan};
+use tidegate_gateway::plan::{AppPlan, Mode, RoutePlan};
 
-use super::limit;
+use super::{Setup, limit};
 
-/// Displays a [`Plan`] in terms of what will happen.
-pub(crate) struct Summary<'p>(pub(crate) &'p Plan);
+/// Displays a [`Setup`] in terms of what will happen.
+pub(crate) struct Summary<'p>(pub(crate) &'p Setup);
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plan = self.0;
+        let plan = &self.0.gateway;
         let admin = plan
             .admin
             .map_or_else(|| "off".to_owned(), |address| address.to_string());

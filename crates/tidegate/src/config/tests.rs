@@ -8,11 +8,15 @@ use tidegate_core::limit::adaptive::Settings;
 use tidegate_core::limit::{Bounds, Kind};
 use tidegate_gateway::plan::{Mode, Plan};
 
-use super::{Flags, Summary, parse};
+use super::{Flags, Setup, Summary, parse};
 
 pub(super) const MINIMAL: &str = "[[app]]\nupstream = \"http://127.0.0.1:8000\"\n";
 
 pub(super) fn plan(text: &str) -> Plan {
+    setup(text).gateway
+}
+
+pub(super) fn setup(text: &str) -> Setup {
     parse("t.toml", text, &Flags::default()).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
@@ -89,7 +93,7 @@ fn flags_alone_make_a_plan() {
         mode: Some("shadow".to_owned()),
     };
 
-    let plan = parse("no file", "", &flags).unwrap();
+    let plan = parse("no file", "", &flags).unwrap().gateway;
 
     assert_eq!(plan.threads.get(), 2);
     assert_eq!(plan.admin, None);
@@ -437,7 +441,7 @@ fn hosts_are_names_alone_and_compare_in_lower_case() {
 
 #[test]
 fn the_summary_says_what_follows() {
-    let summary = Summary(&plan(include_str!("../../../../examples/one-box.toml"))).to_string();
+    let summary = Summary(&setup(include_str!("../../../../examples/one-box.toml"))).to_string();
 
     assert!(summary.contains("64 at once, as many as there are workers"));
     assert!(summary.contains("576 when S is 20ms, 192 when S is 50ms, 64 when S is 100ms"));
@@ -454,7 +458,7 @@ fn a_hold_longer_than_a_patience_is_warned_of() {
          [[app.route]]\nname = \"search\"\npath = \"/search\"\npatience = \"2s\"\n"
     );
 
-    let summary = Summary(&plan(&text)).to_string();
+    let summary = Summary(&setup(&text)).to_string();
 
     let warnings: Vec<&str> = summary
         .lines()

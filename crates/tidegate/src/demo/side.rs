@@ -149,7 +149,7 @@ fn protect(scene: &Scene, shop: SocketAddr) -> anyhow::Result<Gateway> {
          address = \"off\"\n\n[[app]]\nname = \"shop\"\nupstream = \"http://{shop}\"\n{}",
         scene.app
     );
-    let plan = config::parse("the demo's configuration", &text, &Flags::default())?;
+    let plan = config::parse("the demo's configuration", &text, &Flags::default())?.gateway;
     Gateway::start(plan).context("cannot start Tidegate")
 }
 

@@ -171,7 +171,7 @@ fn shaped(
 ) -> anyhow::Result<(Vec<(Scenario, String)>, Policy)> {
     let text = config::read(config)?;
     inputs.push(config.to_owned());
-    let plan = config::parse(&config.display().to_string(), &text, &Flags::default())?;
+    let plan = config::parse(&config.display().to_string(), &text, &Flags::default())?.gateway;
     let mut scenario = read(shape, inputs)?;
     let app = shape::resolve(&mut scenario, &plan, args.app.as_deref())
         .with_context(|| format!("{} does not fit {}", shape.display(), config.display()))?;

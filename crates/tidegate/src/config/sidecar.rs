@@ -1,0 +1,147 @@
+//! Where applications on this machine ask for more: `[sidecar]`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tidegate_fleet::{Listen, SidecarPlan};
+
+use super::keys::sessions::SIDECAR;
+use super::listener::usize_of;
+use super::problem::Problems;
+use super::section::Section;
+
+/// The longest path of a socket that every system takes.
+const SOCKET_PATH_LEN_MAX: usize = 103;
+
+/// The section `[sidecar]` of `root`, if there is one. `own` are the addresses that are taken.
+pub(crate) fn sidecar(
+    root: &Section<'_>,
+    own: &[SocketAddr],
+    sessions: bool,
+    problems: &Problems,
+) -> Option<SidecarPlan> {
+    let node = root.node("sidecar")?;
+    let section = Section::new("[sidecar]", node, SIDECAR, &[], problems);
+    if !sessions {
+        problems.add(
+            &node.origin,
+            "[sidecar] has no effect: there are no sessions to ask for",
+            "add a section [sessions], or remove [sidecar]",
+        );
+    }
+    Some(SidecarPlan {
+        listen: listen(&section, own),
+        connections_max: section.count("connections_max") as usize,
+        requests_max: section.count("requests_max") as usize,
+        body_bytes_max: usize_of(section.bytes("body_max")),
+        timeout: section.span("timeout"),
+    })
+}
+
+fn listen(section: &Section<'_>, own: &[SocketAddr]) -> Listen {
+    let text = section.text("listen");
+    let stand_in = Listen::Socket(PathBuf::new());
+    if !section.sound(&["listen"]) {
+        return stand_in;
+    }
+    let refuse = |why: &str, fix: &str| {
+        section.refuse("listen", format!("`listen = \"{text}\"` {why}"), fix);
+    };
+    if let Some(path) = text.strip_prefix("unix:") {
+        if !Path::new(path).is_absolute() || path.ends_with('/') {
+            refuse(
+                "is no whole path of a socket",
+                "write it from the root on, such as \"unix:/run/tidegate/sidecar.sock\"",
+            );
+        } else if path.len() > SOCKET_PATH_LEN_MAX {
+            refuse(
+                "is a path too long for a socket",
+                "systems take about 100 bytes: write a shorter one",
+            );
+        }
+        return Listen::Socket(PathBuf::from(path));
+    }
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        refuse(
+            "is neither a socket's path nor an address",
+            "write \"unix:/run/tidegate/sidecar.sock\" or \"127.0.0.1:9091\", say",
+        );
+        return stand_in;
+    };
+    if !address.ip().is_loopback() {
+        refuse(
+            "is no loopback address: other machines would reach every session without a password",
+            "write \"unix:/run/tidegate/sidecar.sock\" or \"127.0.0.1:9091\", say",
+        );
+    }
+    let taken = own.iter().find(|own| {
+        own.port() == address.port()
+            && own.port() != 0
+            && (own.ip() == address.ip() || own.ip().is_unspecified())
+    });
+    if taken.is_some() {
+        refuse(
+            "is taken by a listener of Tidegate's own",
+            "choose another port",
+        );
+    }
+    Listen::Loopback(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::tests::{MINIMAL, errors, setup};
+
+    use super::*;
+
+    #[test]
+    fn only_this_machine_reaches_a_sidecar() {
+        let listen = |text: &str| {
+            let setup = setup(&format!(
+                "{MINIMAL}[sessions]\n[sidecar]\nlisten = \"{text}\"\n"
+            ));
+            setup.sidecar.unwrap().listen
+        };
+        assert_eq!(
+            listen("unix:/run/t.sock"),
+            Listen::Socket("/run/t.sock".into())
+        );
+        assert_eq!(listen("[::1]:9091").to_string(), "[::1]:9091");
+
+        for (text, why) in [
+            ("0.0.0.0:9091", "without a password"),
+            ("10.0.0.1:9091", "without a password"),
+            ("unix:sidecar.sock", "no whole path"),
+            ("unix:/run/", "no whole path"),
+            ("localhost:9091", "neither a socket's path nor an address"),
+            ("/run/t.sock", "neither a socket's path nor an address"),
+            ("127.0.0.1:9090", "taken by a listener"),
+            ("127.0.0.1:8080", "taken by a listener"),
+        ] {
+            let text = format!("{MINIMAL}[sessions]\n[sidecar]\nlisten = \"{text}\"\n");
+            let errors = errors(&text);
+            assert_eq!(errors.len(), 1, "{errors:#?}");
+            assert!(errors[0].1.contains(why), "{errors:#?}");
+        }
+        let long = format!("unix:/{}", "x".repeat(SOCKET_PATH_LEN_MAX));
+        let text = format!("{MINIMAL}[sessions]\n[sidecar]\nlisten = \"{long}\"\n");
+        assert!(errors(&text)[0].1.contains("too long"));
+    }
+
+    #[test]
+    fn a_sidecar_without_sessions_is_refused() {
+        let errors = errors(&format!(
+            "{MINIMAL}[sidecar]\nlisten = \"unix:/run/t.sock\"\n"
+        ));
+
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].1.contains("no sessions to ask for"));
+    }
+
+    #[test]
+    fn an_application_is_not_at_the_sidecars_address() {
+        let text = format!("{MINIMAL}[sessions]\n[sidecar]\nlisten = \"127.0.0.1:8000\"\n");
+
+        assert!(errors(&text)[0].1.contains("Tidegate's own"));
+    }
+}

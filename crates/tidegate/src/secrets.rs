@@ -1,0 +1,178 @@
+//! Passwords and keys, read from their files when they are needed and not before: a configuration
+//! can be checked where they are not.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use tidegate_gateway::session::{Keys, draw_line};
+use tidegate_store::redis::{Arrangement, RedisPlan};
+
+use crate::config::{KeyFile, Servers};
+
+/// A password or a page of keys is shorter; something else was named by mistake.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bits of a file's mode by which others than owner and group may read it.
+const OTHERS: u32 = 0o007;
+
+/// The plan for `servers`, with the passwords from their files.
+pub(crate) fn with_passwords(servers: &Servers) -> anyhow::Result<RedisPlan> {
+    let mut plan = servers.plan.clone();
+    if let Some(path) = &servers.password_file {
+        plan.credentials.password = Some(password(path)?);
+    }
+    if let Some(path) = &servers.sentinel_password_file
+        && let Arrangement::Sentinel { credentials, .. } = &mut plan.arrangement
+    {
+        credentials.password = Some(password(path)?);
+    }
+    Ok(plan)
+}
+
+/// The keys in `file`, which is made if it is nobody else's and missing.
+pub(crate) fn keys(file: &KeyFile) -> anyhow::Result<Keys> {
+    let path = match file {
+        KeyFile::Shared(path) => path,
+        KeyFile::Own(path) => {
+            if !path.exists() {
+                make(path)
+                    .with_context(|| format!("cannot make the key file {}", path.display()))?;
+            }
+            path
+        }
+    };
+    let text = read(path).with_context(|| {
+        format!(
+            "cannot read the key file {}; `tidegate session key` prints a line for a new one",
+            path.display()
+        )
+    })?;
+    Keys::parse(&text).with_context(|| format!("the key file {} will not do", path.display()))
+}
+
+/// The first line of the file at `path`.
+fn password(path: &Path) -> anyhow::Result<String> {
+    let text =
+        read(path).with_context(|| format!("cannot read the password file {}", path.display()))?;
+    let line = text.lines().next().unwrap_or_default();
+    ensure!(
+        !line.is_empty(),
+        "the password file {} has no password in its first line",
+        path.display()
+    );
+    Ok(line.to_owned())
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let file = File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
+    if mode & OTHERS != 0 {
+        tracing::warn!(
+            path = %path.display(),
+            "everybody on this machine may read a secret: chmod o= it"
+        );
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        bail!(
+            "it is larger than {} KiB: is it the right file?",
+            FILE_BYTES_MAX >> 10
+        );
+    }
+    Ok(text)
+}
+
+/// Makes a key file at `path`, whole or not at all: another process may be making it too.
+fn make(path: &Path) -> anyhow::Result<()> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(folder)?;
+    }
+    let draft = path.with_extension(format!("new{}", std::process::id()));
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    writeln!(file, "{}", draw_line())?;
+    file.sync_all()?;
+    let placed = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match placed {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of its own for one test.
+    fn folder(name: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn a_key_file_of_our_own_is_made_once_and_for_us_alone() {
+        let folder = folder("keys");
+        let path = folder.join("deep/session.key");
+
+        keys(&KeyFile::Own(path.clone())).unwrap();
+        let first = fs::read_to_string(&path).unwrap();
+        keys(&KeyFile::Own(path.clone())).unwrap();
+
+        assert_eq!(fs::read_to_string(&path).unwrap(), first);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_key_file_that_is_shared_is_never_made() {
+        let path = folder("shared").join("session.key");
+
+        let error = keys(&KeyFile::Shared(path.clone())).unwrap_err();
+
+        assert!(
+            error.to_string().contains("tidegate session key"),
+            "{error:#}"
+        );
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_password_is_the_first_line_of_its_file() {
+        let folder = folder("password");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("password");
+
+        fs::write(&path, "sesame \nrest\n").unwrap();
+        assert_eq!(password(&path).unwrap(), "sesame ");
+        fs::write(&path, "\n").unwrap();
+        assert!(
+            password(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("no password")
+        );
+        fs::write(&path, vec![b'x'; 100_000]).unwrap();
+        assert!(format!("{:#}", password(&path).unwrap_err()).contains("right file"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
