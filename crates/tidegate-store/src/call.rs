@@ -43,3 +43,13 @@ impl Call {
         }
     }
 }
+
+impl<T> Acked<T> {
+    /// The same with what `read` makes of the reply.
+    pub(crate) fn read<U, E>(self, read: impl FnOnce(T) -> Result<U, E>) -> Result<Acked<U>, E> {
+        Ok(Acked {
+            reply: read(self.reply)?,
+            replication: self.replication,
+        })
+    }
+}

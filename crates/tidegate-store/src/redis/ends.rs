@@ -1,0 +1,259 @@
+//! The expiry index and the stream of ends.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use redis::{Value, cmd};
+use tidegate_core::session::{Name, SessionId, Uid};
+use tidegate_core::time::Wall;
+
+use super::replies::{self, DONE, Elements, TAKEN};
+use super::sessions::millis;
+use super::{Lane, Redis, Run, keys, scripts};
+use crate::Call;
+use crate::ends::{
+    BUCKETS, Claimed, Consumer, Due, Ended, Event, EventId, Position, Reason, bucket_of,
+};
+use crate::error::StoreError;
+
+/// Buckets that are read at a time: a listener is to leave room on the lane.
+const BUCKETS_AT_A_TIME: usize = 8;
+
+impl Redis {
+    pub(crate) async fn arm(
+        &self,
+        id: &SessionId,
+        deadline: Wall,
+        call: Call,
+    ) -> Result<(), StoreError> {
+        let key = keys::index_of(id);
+        let mut command = cmd("ZADD");
+        command.arg(&key).arg(deadline_ms(deadline));
+        command.arg(id.to_string());
+        let done = self
+            .servers
+            .command(key.as_bytes(), &command, Lane::Fast, call);
+        done.await.map(drop)
+    }
+
+    pub(crate) async fn rearm(
+        &self,
+        from: &SessionId,
+        to: &SessionId,
+        deadline: Wall,
+        call: Call,
+    ) -> Result<bool, StoreError> {
+        if from.tag() != to.tag() {
+            return Err(StoreError::Refused("a rotation keeps the tag".to_owned()));
+        }
+        let run = Run::of(&scripts::REARM)
+            .key(keys::index_of(from))
+            .number(from)
+            .number(to)
+            .number(deadline_ms(deadline));
+        let reply = self.servers.run(&run, Lane::Fast, call).await?;
+        replies::flag("rearm", &reply)
+    }
+
+    pub(crate) async fn disarm(&self, id: &SessionId, call: Call) -> Result<(), StoreError> {
+        let key = keys::index_of(id);
+        let mut command = cmd("ZREM");
+        command.arg(&key).arg(id.to_string());
+        let done = self
+            .servers
+            .command(key.as_bytes(), &command, Lane::Fast, call);
+        done.await.map(drop)
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        bucket: u8,
+        holder: u64,
+        most: u32,
+        lease: Duration,
+        call: Call,
+    ) -> Result<Claimed, StoreError> {
+        let run = Run::of(&scripts::CLAIM)
+            .key(keys::index(bucket))
+            .key(keys::lease(bucket))
+            .arg(format!("{holder:016x}"))
+            .number(millis(lease))
+            .number(most);
+        let reply = self.servers.run(&run, Lane::Bulk, call).await?;
+        claimed(reply)
+    }
+
+    pub(crate) async fn finish(
+        &self,
+        ended: &Ended,
+        kept: u32,
+        call: Call,
+    ) -> Result<bool, StoreError> {
+        let run = Run::of(&scripts::FINISH)
+            .key(keys::index_of(&ended.session))
+            .key(keys::stream(bucket_of(ended.session.tag())))
+            .number(ended.session)
+            .arg(ended.reason.name())
+            .arg(ended.uid.as_ref().map_or("", Uid::as_str))
+            .number(kept);
+        let reply = self.servers.run(&run, Lane::Bulk, call).await?;
+        replies::flag("finish", &reply)
+    }
+
+    pub(crate) async fn events(
+        &self,
+        consumer: &Consumer,
+        most: u32,
+        abandoned_after: Duration,
+        call: Call,
+    ) -> Result<Vec<Event>, StoreError> {
+        let read = |bucket| async move {
+            let run = Run::of(&scripts::EVENTS)
+                .key(keys::stream(bucket))
+                .arg(consumer.group.as_str())
+                .arg(consumer.member.as_str())
+                .number(share(most))
+                .number(millis(abandoned_after));
+            let reply = self.servers.run(&run, Lane::Bulk, call).await?;
+            events("events", bucket, reply)
+        };
+        in_all_buckets(read).await
+    }
+
+    pub(crate) async fn acknowledge(
+        &self,
+        group: &Name,
+        events: &[EventId],
+        call: Call,
+    ) -> Result<u32, StoreError> {
+        let mut events = events.to_vec();
+        events.sort_unstable();
+        let acknowledge = |events: Vec<EventId>| async move {
+            let key = keys::stream(events[0].bucket);
+            let mut command = cmd("XACK");
+            command.arg(&key).arg(group.as_str());
+            for event in &events {
+                command.arg(format!("{}-{}", event.millis, event.number));
+            }
+            let done = self
+                .servers
+                .command(key.as_bytes(), &command, Lane::Bulk, call);
+            replies::natural_or_zero("XACK", done.await?)
+        };
+        let by_bucket = events.chunk_by(|one, other| one.bucket == other.bucket);
+        let acknowledged = iter(by_bucket.map(<[_]>::to_vec).collect::<Vec<_>>())
+            .map(acknowledge)
+            .buffer_unordered(BUCKETS_AT_A_TIME)
+            .try_fold(0, |sum, count| std::future::ready(Ok(sum + count)));
+        Ok(u32::try_from(acknowledged.await?).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) async fn events_after(
+        &self,
+        position: &Position,
+        most: u32,
+        call: Call,
+    ) -> Result<(Vec<Event>, Position), StoreError> {
+        let read = |bucket| async move {
+            let key = keys::stream(bucket);
+            let (millis, number) = position.in_bucket(bucket);
+            let mut command = cmd("XRANGE");
+            command
+                .arg(&key)
+                .arg(format!("({millis}-{number}"))
+                .arg("+");
+            command.arg("COUNT").arg(share(most));
+            let reply = self
+                .servers
+                .command(key.as_bytes(), &command, Lane::Bulk, call);
+            events("XRANGE", bucket, reply.await?)
+        };
+        let events = in_all_buckets(read).await?;
+        let mut behind = position.clone();
+        for event in &events {
+            behind.pass(event.id);
+        }
+        Ok((events, behind))
+    }
+}
+
+/// What `read` finds in all buckets, the oldest first.
+async fn in_all_buckets<R, F>(read: R) -> Result<Vec<Event>, StoreError>
+where
+    R: Fn(u8) -> F,
+    F: Future<Output = Result<Vec<Event>, StoreError>>,
+{
+    let found = iter(0..BUCKETS)
+        .map(read)
+        .buffer_unordered(BUCKETS_AT_A_TIME)
+        .try_collect::<Vec<_>>();
+    let mut events = found.await?.concat();
+    events.sort_unstable_by_key(|event| (event.id.millis, event.id.bucket, event.id.number));
+    Ok(events)
+}
+
+/// What each bucket may give of `most`.
+fn share(most: u32) -> u32 {
+    (most / u32::from(BUCKETS)).max(1)
+}
+
+fn claimed(reply: Value) -> Result<Claimed, StoreError> {
+    let mut elements = Elements::of("claim", reply)?;
+    match elements.integer()? {
+        DONE => {
+            let now = elements.now()?;
+            let mut members = elements.nested()?;
+            let mut due = Vec::new();
+            while !members.is_empty() {
+                let (session, deadline) = (members.text()?, members.time()?);
+                // What is no id is nobody's session: left alone, as all that is not understood.
+                if let Ok(session) = SessionId::parse(&session) {
+                    due.push(Due { session, deadline });
+                }
+            }
+            Ok(Claimed::Held { now, due })
+        }
+        TAKEN => {
+            let left = u64::try_from(elements.integer()?).unwrap_or(0);
+            Ok(Claimed::Taken {
+                left: Duration::from_millis(left),
+            })
+        }
+        _ => Err(elements.odd()),
+    }
+}
+
+/// The entries of a stream. One that makes no sense is passed over, as some other release's.
+fn events(of: &'static str, bucket: u8, reply: Value) -> Result<Vec<Event>, StoreError> {
+    let mut entries = Elements::of(of, reply)?;
+    let mut events = Vec::new();
+    while !entries.is_empty() {
+        let mut entry = entries.nested()?;
+        let id = EventId::parse(&format!("{bucket}-{}", entry.text()?)).map_err(|_| entry.odd())?;
+        let mut fields = entry.nested()?;
+        let (mut session, mut reason, mut uid) = (None, None, None);
+        while !fields.is_empty() {
+            let (field, value) = (fields.text()?, fields.text()?);
+            match field.as_str() {
+                "session" => session = SessionId::parse(&value).ok(),
+                "reason" => reason = Reason::parse(&value),
+                "uid" => uid = Uid::new(value).ok(),
+                _ => {}
+            }
+        }
+        if let (Some(session), Some(reason)) = (session, reason) {
+            let ended = Ended {
+                session,
+                uid,
+                reason,
+            };
+            events.push(Event { id, ended });
+        }
+    }
+    Ok(events)
+}
+
+const fn deadline_ms(deadline: Wall) -> u64 {
+    deadline.as_micros() / 1_000
+}

@@ -1,0 +1,117 @@
+//! The keys. What is in braces decides the slot in a Cluster: everything of one session has its slot
+//! tag there, everything of one user their name, everything of one part of the expiry index its
+//! number. docs/store-keys.md lists them.
+
+use std::fmt::Write;
+
+use tidegate_core::session::{Name, SessionId, SlotTag, Uid, layout};
+
+use crate::ends::bucket_of;
+
+/// A session.
+pub(super) fn session(id: &SessionId) -> String {
+    format!("tg:s:{{{}}}:{}", id.tag(), id.hash())
+}
+
+/// What remembers that there was one.
+pub(super) fn tombstone(id: &SessionId) -> String {
+    format!("tg:x:{{{}}}:{}", id.tag(), id.hash())
+}
+
+/// A large value.
+pub(super) fn blob(tag: SlotTag, blob: &str) -> String {
+    format!("tg:b:{{{tag}}}:{blob}")
+}
+
+/// How often a user has signed out everywhere.
+pub(super) fn epoch(uid: &Uid) -> String {
+    format!("tg:u:{{{}}}:e", escaped(uid))
+}
+
+/// A user's sessions.
+pub(super) fn sessions(uid: &Uid) -> String {
+    format!("tg:u:{{{}}}:s", escaped(uid))
+}
+
+/// What is kept for a user's next session.
+pub(super) fn capsule(uid: &Uid) -> String {
+    format!("tg:u:{{{}}}:c", escaped(uid))
+}
+
+/// A part of the expiry index.
+pub(super) fn index(bucket: u8) -> String {
+    format!("tg:z:{{b{bucket:02}}}")
+}
+
+/// The part of the expiry index that has `id`.
+pub(super) fn index_of(id: &SessionId) -> String {
+    index(bucket_of(id.tag()))
+}
+
+/// Who works on a part of the expiry index.
+pub(super) fn lease(bucket: u8) -> String {
+    format!("tg:zl:{{b{bucket:02}}}")
+}
+
+/// A part of the stream of ends.
+pub(super) fn stream(bucket: u8) -> String {
+    format!("tg:ev:{{b{bucket:02}}}")
+}
+
+/// The field of an attribute.
+pub(super) fn attribute(name: &Name) -> String {
+    format!("{}{name}", layout::ATTRIBUTE)
+}
+
+/// The field of a counter.
+pub(super) fn counter(name: &Name) -> String {
+    format!("{}{name}", layout::COUNTER)
+}
+
+/// A user's name without braces, which would end the slot tag early.
+fn escaped(uid: &Uid) -> String {
+    let mut text = String::with_capacity(uid.as_str().len());
+    for character in uid.as_str().chars() {
+        match character {
+            '{' | '}' | '%' => {
+                let _ = write!(text, "%{:02X}", u32::from(character));
+            }
+            _ => text.push(character),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_of_one_session_and_of_one_user_is_in_one_slot() {
+        let tag = SlotTag::from_bits(77_777);
+        let one = SessionId::new(tag, [b'A'; SessionId::HASH_LEN]).unwrap();
+        let next = SessionId::new(tag, [b'B'; SessionId::HASH_LEN]).unwrap();
+        let uid = Uid::new("{}a}%b").unwrap();
+
+        for key in [
+            session(&one),
+            tombstone(&one),
+            session(&next),
+            blob(tag, "x"),
+        ] {
+            assert_eq!(hashed(&key), tag.as_str(), "{key}");
+        }
+        for key in [epoch(&uid), sessions(&uid), capsule(&uid)] {
+            assert_eq!(hashed(&key), "%7B%7Da%7D%25b", "{key}");
+        }
+        for key in [index(7), lease(7), stream(7)] {
+            assert_eq!(hashed(&key), "b07", "{key}");
+        }
+    }
+
+    /// The part of a key that a Cluster hashes.
+    fn hashed(key: &str) -> &str {
+        let (_, rest) = key.split_once('{').unwrap();
+        rest.split_once('}').unwrap().0
+    }
+}

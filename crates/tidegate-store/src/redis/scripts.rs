@@ -1,0 +1,39 @@
+//! The scripts that are installed on the servers.
+
+use std::sync::LazyLock;
+
+use super::script::Script;
+
+/// One of the scripts below.
+pub(super) type Installed = LazyLock<Script>;
+
+pub(super) static ADOPT: Installed =
+    LazyLock::new(|| Script::new("adopt", include_str!("scripts/adopt.lua")));
+pub(super) static CAPSULE: Installed =
+    LazyLock::new(|| Script::new("capsule", include_str!("scripts/capsule.lua")));
+pub(super) static CLAIM: Installed =
+    LazyLock::new(|| Script::new("claim", include_str!("scripts/claim.lua")));
+pub(super) static CREATE: Installed =
+    LazyLock::new(|| Script::new("create", include_str!("scripts/create.lua")));
+pub(super) static DESTROY: Installed =
+    LazyLock::new(|| Script::new("destroy", include_str!("scripts/destroy.lua")));
+pub(super) static EVENTS: Installed =
+    LazyLock::new(|| Script::new("events", include_str!("scripts/events.lua")));
+pub(super) static FATE: Installed =
+    LazyLock::new(|| Script::new("fate", include_str!("scripts/fate.lua")));
+pub(super) static FINISH: Installed =
+    LazyLock::new(|| Script::new("finish", include_str!("scripts/finish.lua")));
+pub(super) static INDEX: Installed =
+    LazyLock::new(|| Script::new("index", include_str!("scripts/index.lua")));
+pub(super) static OPEN: Installed =
+    LazyLock::new(|| Script::new("open", include_str!("scripts/open.lua")));
+pub(super) static PATCH: Installed =
+    LazyLock::new(|| Script::new("patch", include_str!("scripts/patch.lua")));
+pub(super) static RAISE: Installed =
+    LazyLock::new(|| Script::new("raise", include_str!("scripts/raise.lua")));
+pub(super) static REARM: Installed =
+    LazyLock::new(|| Script::new("rearm", include_str!("scripts/rearm.lua")));
+pub(super) static ROTATE: Installed =
+    LazyLock::new(|| Script::new("rotate", include_str!("scripts/rotate.lua")));
+pub(super) static SIGN_OUT: Installed =
+    LazyLock::new(|| Script::new("sign_out", include_str!("scripts/sign_out.lua")));
