@@ -6,10 +6,13 @@
 //!
 //! [`Record`]: record::Record
 
+pub mod capsule;
 pub mod durability;
 pub mod id;
+mod json;
 pub mod layout;
 pub mod lifetime;
+pub mod merge;
 pub mod op;
 pub mod policy;
 pub mod record;
