@@ -62,6 +62,9 @@ impl SentinelSetup {
 }
 
 impl Sentinels {
+    /// What the Sentinels call the primary.
+    pub const NAME: &'static str = NAME;
+
     /// Starts everything and waits until the replicas are linked and every Sentinel knows the
     /// replicas and the other Sentinels.
     ///
