@@ -4,6 +4,8 @@
 pub mod keys;
 pub mod plan;
 
+mod commands;
+mod item;
 mod token;
 
 pub use keys::{BadKeys, Keys, draw_line};
