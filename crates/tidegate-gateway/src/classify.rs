@@ -41,6 +41,8 @@ pub struct Label {
     pub class: Class,
     /// Whether anything said so; what carries no label is `anonymous`.
     pub labelled: bool,
+    /// The highest class that a session can earn it; `None` where class does not go by sessions.
+    pub class_max: Option<Class>,
     /// When its caller stops waiting.
     pub deadline: Mono,
     /// Whether it says that it is another try.
@@ -121,20 +123,23 @@ pub fn label<B>(
         }
         class
     });
-    let (class, labelled) = match said.filter(|_| trusted) {
-        Some(class) => (class, true),
+    let (class, labelled, class_max) = match said.filter(|_| trusted) {
+        Some(class) => (class, true, None),
         None => {
             let known = plan.class.or_else(|| recognised(request, &path, app));
             let class = known.unwrap_or(Class::Anonymous);
             let prefetch = is_prefetch(hints).then_some(Class::Background);
-            let lowered = [said, prefetch]
+            let class_max = [said, prefetch]
                 .into_iter()
                 .flatten()
-                .fold(
-                    class,
-                    |class, other| if other.is_below(class) { other } else { class },
-                );
-            (lowered, known.is_some() || lowered != class)
+                .fold(Class::Critical, lower);
+            let lowered = lower(class, class_max);
+            let by_session = plan.class.is_none() && class != Class::Static;
+            (
+                lowered,
+                known.is_some() || lowered != class,
+                by_session.then_some(class_max),
+            )
         }
     };
 
@@ -151,9 +156,25 @@ pub fn label<B>(
         group: plan.group,
         class,
         labelled,
+        class_max,
         deadline,
         retry,
     }
+}
+
+impl Label {
+    /// The class once it is known that the session earns `earned`.
+    pub fn class_with(&self, earned: Class) -> Class {
+        match self.class_max {
+            Some(class_max) => lower(earned, class_max),
+            None => self.class,
+        }
+    }
+}
+
+/// The one of two classes that is shed first.
+const fn lower(one: Class, other: Class) -> Class {
+    if other.is_below(one) { other } else { one }
 }
 
 /// The cookie that is the session of a request, with its name; `None` when it has none.

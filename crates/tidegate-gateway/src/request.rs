@@ -9,8 +9,9 @@ use http::header::EXPECT;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tidegate_core::deadline;
-use tidegate_core::facts::{Facts, RouteId};
+use tidegate_core::facts::{Class, Facts, RouteId};
 use tidegate_core::time::Mono;
+use tidegate_http::hops;
 use tidegate_http::refusal::Refusal;
 
 use crate::body::{Body, BodyError, Upload};
@@ -20,10 +21,11 @@ use crate::context::{Conn, Thread};
 use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
-use crate::plan::Mode;
+use crate::plan::{AppPlan, Mode};
+use crate::session::{self, Claim, Guest, Need, Settled};
 use crate::slot::Slot;
 use crate::upstream::UpstreamFailure;
-use crate::upstream::exchange::{NoAnswer, exchange};
+use crate::upstream::exchange::{Answer, NoAnswer, exchange};
 
 /// Answers one request.
 ///
@@ -52,64 +54,55 @@ pub async fn handle(
     let wall = || shared.clock.wall();
     let ignored = |header| thread.recorder.malformed(header);
     let label = classify::label(&request, &app.plan, conn.trusted, now, wall, ignored);
-    thread.recorder.arrived(index, label.class, label.labelled);
-    let visit = Visit {
+    let enforced = app.plan.mode == Mode::Enforce;
+    let route = &app.plan.routes[label.route];
+    let mut visit = Visit {
         thread,
         app: index,
         label,
         conn,
+        now,
     };
 
-    let expects_continue = request.headers().contains_key(EXPECT);
     let (mut head, incoming) = request.into_parts();
+    let mut claim = Claim::of(thread, index, route, label.class, &head.headers);
+    if let Some(refused) = visit.look(claim.as_mut()) {
+        return refused;
+    }
+    let guest = match claim {
+        Some(claim) => claim.ask(route).await,
+        None => Guest::Uninvolved,
+    };
+    visit.recognise(&guest);
+    let required = route.session.need == Need::Required;
+    if enforced && required && guest.lacks_store(shared.desk.as_ref()) {
+        return visit.refuse(Refusal::StoreAway, Duration::ZERO);
+    }
+
     let mut upload = Upload::new(incoming, shared.plan.listener.body_timeout);
-    let slot = match app.plan.mode {
-        Mode::Shadow => visit.enter_shadow(now, &head.headers, &upload),
-        Mode::Enforce => {
-            if label.deadline <= now {
-                return visit.refuse(Refusal::Expired, Duration::ZERO);
-            }
-            if let Some(turned) = app.gate.peek(now, label.class, label.group) {
-                return visit.turned(turned);
-            }
-            // Asking for a body that was announced with Expect makes the client send it: a refusal
-            // before that is the cheaper one, so it is left alone, and a client that leaves is only
-            // seen later.
-            let entered = match visit.enter(now, &head.headers, &upload) {
-                Entry::Admitted(slot) => {
-                    thread.recorder.admitted(index, label.class, None);
-                    Ok(slot)
-                }
-                Entry::Refused(turned) => Err(Left::Turned(turned)),
-                Entry::Waiting(wait) if expects_continue => wait.await.map_err(Left::Turned),
-                Entry::Waiting(wait) => wait_and_read(wait, &mut upload, conn).await,
-            };
-            match entered {
-                Ok(slot) => slot,
-                Err(Left::Turned(turned)) => return visit.turned(turned),
-                // Counted when it left the queue.
-                Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
-            }
-        }
+    let facts = visit.facts(&guest, &head.headers, &upload);
+    let expects_continue = head.headers.contains_key(EXPECT);
+    let entered = match app.plan.mode {
+        Mode::Shadow => Ok(visit.enter_shadow(facts)),
+        Mode::Enforce => visit.enter(facts, expects_continue, &mut upload).await,
+    };
+    let slot = match entered {
+        Ok(slot) => slot,
+        Err(Left::Turned(turned)) => return visit.turned(turned),
+        // Counted when it left the queue.
+        Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
     };
 
     forward::rewrite(&mut head, conn, &app.plan.upstream);
     forward::say_deadline(&mut head, label.deadline, slot.started());
-    match exchange(slot, Request::from_parts(head, upload)).await {
-        Ok(response) => {
-            thread.recorder.answered(index, response.status());
-            response
+    visit.introduce(&guest, &mut head.headers);
+    let request = Request::from_parts(head, upload);
+    match exchange(slot, request, guest.holder()).await {
+        Ok(Answer { response, orders }) => {
+            let settled = orders.settle(thread, index, guest).await;
+            visit.finish(response, settled)
         }
-        Err(NoAnswer::Failed(failure)) => visit.refuse(refusal_for(failure), Duration::ZERO),
-        Err(NoAnswer::Client(BodyError::ClientSilent)) => {
-            visit.refuse(Refusal::BodyTimeout, Duration::ZERO)
-        }
-        Err(NoAnswer::Client(_)) => match body_refusal(conn) {
-            // It was admitted, and counted as work for a caller who had gone: as a refusal it
-            // would be counted twice.
-            Refusal::ClientGone => visit.answer(Refusal::ClientGone, Duration::ZERO),
-            refusal => visit.refuse(refusal, Duration::ZERO),
-        },
+        Err(no_answer) => visit.no_answer(no_answer),
     }
 }
 
@@ -136,47 +129,155 @@ struct Visit<'a> {
     app: usize,
     label: Label,
     conn: &'a Conn,
+    /// When it came to where it is now.
+    now: Mono,
 }
 
 impl Visit<'_> {
-    fn facts(&self, now: Mono, headers: &HeaderMap, upload: &Upload) -> Facts {
+    /// The refusal of a request that would be turned away whatever else is known about it. Costs no
+    /// store call.
+    fn look(&self, claim: Option<&mut Claim<'_>>) -> Option<Response<Body>> {
+        if self.plan().mode == Mode::Shadow {
+            return None;
+        }
+        if self.label.deadline <= self.now {
+            self.arrived();
+            return Some(self.refuse(Refusal::Expired, Duration::ZERO));
+        }
+        let turned = self.peek(self.label.class)?;
+        // Only now is it worth to look what the cookies could make of it.
+        let earned = claim.and_then(Claim::earns);
+        let raised = earned.map(|earned| self.label.class_with(earned));
+        if let Some(raised) = raised.filter(|raised| self.label.class.is_below(*raised)) {
+            self.peek(raised)?;
+        }
+        self.arrived();
+        Some(self.turned(turned))
+    }
+
+    fn peek(&self, class: Class) -> Option<Turned> {
+        let gate = &self.thread.shared.apps[self.app].gate;
+        gate.peek(self.now, class, self.label.group)
+    }
+
+    /// Gives a request the class that its session earns.
+    fn recognise(&mut self, guest: &Guest) {
+        if let Guest::Known(_) = guest {
+            // The answer took its time.
+            self.now = self.thread.shared.clock.now();
+        }
+        if let Some(earned) = guest.class() {
+            self.label.class = self.label.class_with(earned);
+            self.label.labelled = true;
+        }
+        self.arrived();
+    }
+
+    fn arrived(&self) {
+        let Label {
+            class, labelled, ..
+        } = self.label;
+        self.thread.recorder.arrived(self.app, class, labelled);
+    }
+
+    fn facts(&self, guest: &Guest, headers: &HeaderMap, upload: &Upload) -> Facts {
         Facts {
             class: self.label.class,
             route: RouteId(self.label.route as u16),
             group: self.label.group,
             deadline: self.label.deadline,
             bytes: upload.bytes_kept_at_most(),
-            cohort: self.cohort(now, headers),
+            cohort: self.cohort(guest, headers),
             retry: self.label.retry,
         }
     }
 
-    fn cohort(&self, now: Mono, headers: &HeaderMap) -> u8 {
+    fn cohort(&self, guest: &Guest, headers: &HeaderMap) -> u8 {
         let shared = &self.thread.shared;
-        let session = classify::session(headers, &shared.apps[self.app].plan);
+        let tag = guest.tag();
+        let session = tag.as_ref().map(|tag| tag.as_str().as_bytes());
+        let session = session.or_else(|| classify::session(headers, self.plan()));
         let peer = self.conn.peer.ip();
         let address = match session {
             None if self.conn.trusted => cohort::client(headers, peer, &shared.plan.trusted),
             _ => peer,
         };
-        shared.cohorts.of(now, session, address)
+        shared.cohorts.of(self.now, session, address)
     }
 
-    fn enter(&self, now: Mono, headers: &HeaderMap, upload: &Upload) -> Entry {
-        let facts = self.facts(now, headers, upload);
-        Gate::enter(self.thread, self.app, now, facts)
+    async fn enter(
+        &self,
+        facts: Facts,
+        expects_continue: bool,
+        upload: &mut Upload,
+    ) -> Result<Slot, Left> {
+        match Gate::enter(self.thread, self.app, self.now, facts) {
+            Entry::Admitted(slot) => {
+                let recorder = &self.thread.recorder;
+                recorder.admitted(self.app, facts.class, None);
+                Ok(slot)
+            }
+            Entry::Refused(turned) => Err(Left::Turned(turned)),
+            // Asking for a body that was announced with Expect makes the client send it: a refusal
+            // before that is the cheaper one, so it is left alone, and a client that leaves is only
+            // seen later.
+            Entry::Waiting(wait) if expects_continue => wait.await.map_err(Left::Turned),
+            Entry::Waiting(wait) => wait_and_read(wait, upload, self.conn).await,
+        }
     }
 
-    fn enter_shadow(&self, now: Mono, headers: &HeaderMap, upload: &Upload) -> Slot {
-        let facts = self.facts(now, headers, upload);
-        let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, now, facts);
-        self.thread
-            .recorder
-            .shadow(self.app, self.label.class, verdict);
-        self.thread
-            .recorder
-            .admitted(self.app, self.label.class, None);
+    fn enter_shadow(&self, facts: Facts) -> Slot {
+        let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, self.now, facts);
+        let recorder = &self.thread.recorder;
+        recorder.shadow(self.app, facts.class, verdict);
+        recorder.admitted(self.app, facts.class, None);
         slot
+    }
+
+    /// Tells the application of the session, and takes out what others say of it.
+    fn introduce(&self, guest: &Guest, headers: &mut HeaderMap) {
+        let kept = self.thread.shared.desk.as_ref();
+        let Some(plan) = kept.and(self.plan().sessions.as_ref()) else {
+            return;
+        };
+        if self.conn.trusted {
+            // What strangers say has been taken out already.
+            hops::strip_session(headers);
+        }
+        session::redact(headers, plan);
+        guest.introduce(&self.plan().routes[self.label.route], headers);
+    }
+
+    /// The answer of the application, with what the session makes of it.
+    fn finish(&self, mut response: Response<Body>, settled: Settled) -> Response<Body> {
+        let sessions = self.plan().sessions.as_ref();
+        if sessions.is_some_and(|plan| settled.fails(plan.on_unstored)) {
+            response = self.refuse(Refusal::SessionUnstored, Duration::ZERO);
+        } else {
+            let recorder = &self.thread.recorder;
+            recorder.answered(self.app, response.status());
+        }
+        settled.cookies.put_on(response.headers_mut());
+        response
+    }
+
+    fn no_answer(&self, no_answer: NoAnswer) -> Response<Body> {
+        match no_answer {
+            NoAnswer::Failed(failure) => self.refuse(refusal_for(failure), Duration::ZERO),
+            NoAnswer::Client(BodyError::ClientSilent) => {
+                self.refuse(Refusal::BodyTimeout, Duration::ZERO)
+            }
+            NoAnswer::Client(_) => match body_refusal(self.conn) {
+                // It was admitted, and counted as work for a caller who had gone: as a refusal it
+                // would be counted twice.
+                Refusal::ClientGone => self.answer(Refusal::ClientGone, Duration::ZERO),
+                refusal => self.refuse(refusal, Duration::ZERO),
+            },
+        }
+    }
+
+    fn plan(&self) -> &AppPlan {
+        &self.thread.shared.apps[self.app].plan
     }
 
     fn turned(&self, turned: Turned) -> Response<Body> {

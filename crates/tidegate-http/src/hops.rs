@@ -45,16 +45,40 @@ pub fn strip_request(headers: &mut HeaderMap, from: Peer) {
     }
 }
 
+/// Takes out of a request's headers what an application is told of the session, so that nobody else
+/// tells it: neither a client nor a proxy that passes on what clients say.
+pub fn strip_session(headers: &mut HeaderMap) {
+    let names = headers.keys();
+    let said: Vec<HeaderName> = names
+        .filter(|name| is_any(name.as_str(), &SAID_OF_SESSIONS))
+        .cloned()
+        .collect();
+    for name in said {
+        headers.remove(name);
+    }
+}
+
+/// What was taken out of an answer's headers.
+#[derive(Debug)]
+pub struct Stripped {
+    /// Whether the application keeps the connection.
+    pub persistence: Persistence,
+    /// What the application commands Tidegate: names and values, those of one name in their order.
+    pub commands: Vec<(HeaderName, HeaderValue)>,
+}
+
 /// Takes out of an answer's headers what is meant for this hop, and what is meant for Tidegate.
-/// Returns whether the application keeps the connection.
-pub fn strip_response(headers: &mut HeaderMap) -> Persistence {
+pub fn strip_response(headers: &mut HeaderMap) -> Stripped {
     let mut found = Found::default();
+    let mut commands = Vec::new();
     for name in headers.keys() {
         found.note(name);
         let text = name.as_str();
-        if text.starts_with("proxy-connection")
-            || (text.starts_with(TIDEGATE_PREFIX) && COMMANDS.contains(&text))
-        {
+        if text.starts_with("proxy-connection") {
+            found.others.push(name.clone());
+        } else if text.starts_with(TIDEGATE_PREFIX) && COMMANDS.contains(&text) {
+            let values = headers.get_all(name).iter();
+            commands.extend(values.map(|value| (name.clone(), value.clone())));
             found.others.push(name.clone());
         }
     }
@@ -71,7 +95,10 @@ pub fn strip_response(headers: &mut HeaderMap) -> Persistence {
     };
     found.expect = false;
     found.strip(headers);
-    persistence
+    Stripped {
+        persistence,
+        commands,
+    }
 }
 
 /// Whether an answer is coded in another way than by one `chunked`. What else there may be cannot be
@@ -163,6 +190,15 @@ const SAID_BY_PROXIES: [&str; 8] = [
     "true-client-ip",
     "x-client-ip",
     "x-cluster-client-ip",
+];
+
+/// What only Tidegate says, where it keeps sessions.
+const SAID_OF_SESSIONS: [&str; 5] = [
+    "tidegate-session",
+    "tidegate-session-",
+    "tidegate-uid",
+    "tidegate-tier",
+    "tidegate-attr-",
 ];
 
 /// Names whose aliases would tell some applications another end of the request.
@@ -286,6 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_a_session_can_be_taken_out_whoever_says_it() {
+        let mut request = headers(&[
+            ("tidegate-session", "aaaa.x"),
+            ("tidegate-session-state", "ok"),
+            ("tidegate-uid", "7"),
+            ("tidegate_uid", "7"),
+            ("tidegate-tier", "gold"),
+            ("tidegate-attr-cart", "c9"),
+            ("tidegate-class", "critical"),
+            ("tidegate-timeout-ms", "100"),
+            ("tidegate-uids", "no"),
+        ]);
+
+        strip_session(&mut request);
+
+        assert_eq!(request.len(), 3, "{request:?}");
+    }
+
+    #[test]
     fn what_proxies_say_is_not_for_strangers_to_say() {
         let lines = [
             ("x-forwarded-for", "1.1.1.1"),
@@ -365,15 +420,29 @@ mod tests {
         let mut answer = headers(&[
             ("content-type", "text/html"),
             ("tidegate-set", "a=1"),
+            ("tidegate-set", "b=2"),
             ("tidegate-cost", "5"),
             ("tidegate-reason", "queue_full"),
             ("connection", "close"),
             ("transfer-encoding", "chunked"),
         ]);
 
-        let persistence = strip_response(&mut answer);
+        let stripped = strip_response(&mut answer);
 
-        assert_eq!(persistence, Persistence::Closes);
+        assert_eq!(stripped.persistence, Persistence::Closes);
+        let commands: Vec<_> = stripped
+            .commands
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            commands,
+            [
+                ("tidegate-set", "a=1"),
+                ("tidegate-set", "b=2"),
+                ("tidegate-cost", "5")
+            ]
+        );
         assert_eq!(answer.len(), 2, "{answer:?}");
         assert_eq!(answer["tidegate-reason"], "queue_full");
     }
@@ -381,7 +450,7 @@ mod tests {
     #[test]
     fn an_answer_without_a_word_on_it_keeps_the_connection() {
         assert_eq!(
-            strip_response(&mut headers(&[("etag", "\"1\"")])),
+            strip_response(&mut headers(&[("etag", "\"1\"")])).persistence,
             Persistence::Keeps
         );
     }

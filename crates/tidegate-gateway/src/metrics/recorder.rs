@@ -17,6 +17,7 @@ use crate::metrics::Completion;
 use crate::metrics::histogram::{Histogram, nanos};
 use crate::plan::Plan;
 use crate::serve::Ending;
+use crate::session::{BadCookie, CookieSet, Done, Dropped, Outcome};
 use crate::upstream::UpstreamFailure;
 
 /// One thread's counters. Only that thread may record; anybody may read.
@@ -39,6 +40,19 @@ pub(crate) struct AppCells {
     pub(crate) upstream_failures: [Cell; UpstreamFailure::ALL.len()],
     /// By the first digit of the status, less one.
     pub(crate) answers: [Cell; 5],
+    pub(crate) sessions: SessionCells,
+}
+
+/// What is counted of the sessions of one application.
+#[derive(Debug)]
+pub(crate) struct SessionCells {
+    pub(crate) outcomes: [Cell; Outcome::ALL.len()],
+    pub(crate) bad_cookies: [Cell; BadCookie::ALL.len()],
+    pub(crate) cookies: [Cell; CookieSet::ALL.len()],
+    pub(crate) done: [Cell; Done::ALL.len()],
+    pub(crate) dropped: [Cell; Dropped::ALL.len()],
+    pub(crate) omitted: Cell,
+    pub(crate) asked: Histogram,
 }
 
 /// The counters of one class of one application.
@@ -79,6 +93,7 @@ impl Recorder {
             unlabelled: Cell::default(),
             upstream_failures: cells(),
             answers: cells(),
+            sessions: SessionCells::new(),
         });
         Self {
             apps: apps.collect(),
@@ -163,6 +178,41 @@ impl Recorder {
         self.apps[app].answers[digit - 1].add(1);
     }
 
+    /// What became of a request's session.
+    pub(crate) fn session(&self, app: usize, outcome: Outcome) {
+        self.apps[app].sessions.outcomes[outcome.index()].add(1);
+    }
+
+    /// It took so long to find out.
+    pub(crate) fn session_asked(&self, app: usize, span: Duration) {
+        self.apps[app].sessions.asked.observe(span);
+    }
+
+    /// So many cookies of a request were of no use.
+    pub(crate) fn bad_cookie(&self, app: usize, bad: BadCookie, count: u64) {
+        self.apps[app].sessions.bad_cookies[bad.index()].add(count);
+    }
+
+    /// So many attributes did not fit into the headers for the application.
+    pub(crate) fn session_omitted(&self, app: usize, count: u64) {
+        self.apps[app].sessions.omitted.add(count);
+    }
+
+    /// Something was done to a session.
+    pub(crate) fn session_done(&self, app: usize, done: Done) {
+        self.apps[app].sessions.done[done.index()].add(1);
+    }
+
+    /// So many things were not done to a session.
+    pub(crate) fn session_dropped(&self, app: usize, why: Dropped, count: u64) {
+        self.apps[app].sessions.dropped[why.index()].add(count);
+    }
+
+    /// A cookie goes out with an answer.
+    pub(crate) fn session_cookie(&self, app: usize, cookie: CookieSet) {
+        self.apps[app].sessions.cookies[cookie.index()].add(1);
+    }
+
     /// A client connection has ended.
     pub fn connection_ended(&self, ending: Ending) {
         self.endings[ending.index()].add(1);
@@ -185,6 +235,20 @@ impl ClassCells {
             shadow_refuse: cells(),
             queue_wait: Histogram::default(),
             service: Histogram::default(),
+        }
+    }
+}
+
+impl SessionCells {
+    fn new() -> Self {
+        Self {
+            outcomes: cells(),
+            bad_cookies: cells(),
+            cookies: cells(),
+            done: cells(),
+            dropped: cells(),
+            omitted: Cell::default(),
+            asked: Histogram::default(),
         }
     }
 }

@@ -4,12 +4,27 @@
 pub mod keys;
 pub mod plan;
 
+mod attributes;
+mod claim;
 mod commands;
+mod cookie;
+mod guest;
 mod item;
+mod jar;
+mod orders;
+mod outcome;
+mod ticket;
 mod token;
+mod work;
 
 pub use keys::{BadKeys, Keys, draw_line};
 pub use plan::{
     Affinity, BadAffinity, BadExposed, CookiePlan, Exposed, Need, OnUnstored, RouteSession,
     SessionPlan, Transport,
 };
+
+pub(crate) use claim::Claim;
+pub(crate) use guest::{Guest, Known};
+pub(crate) use jar::redact;
+pub(crate) use orders::{Orders, Settled};
+pub use outcome::{BadCookie, CookieSet, Done, Dropped, Outcome};

@@ -166,6 +166,18 @@ impl SessionPlan {
         tier.and_then(of)
             .map_or(Class::SignedIn, |(_, class)| *class)
     }
+
+    /// The highest class that any user has.
+    pub fn highest_class(&self) -> Class {
+        let classes = self.tiers.iter().map(|(_, class)| *class);
+        classes.fold(Class::SignedIn, |highest, class| {
+            if highest.is_below(class) {
+                class
+            } else {
+                highest
+            }
+        })
+    }
 }
 
 impl Exposed {

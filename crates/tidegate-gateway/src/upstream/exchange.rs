@@ -21,6 +21,7 @@ use super::held::Held;
 use super::sending::Sending;
 use crate::body::{Body, BodyError, Progress, Upload, pipe};
 use crate::plan::UpstreamPlan;
+use crate::session::{Known, Orders};
 use crate::slot::Slot;
 
 /// How often an answer is looked at, one turn of the runtime apart, before it is given to a task.
@@ -39,17 +40,26 @@ pub(crate) enum NoAnswer {
     Client(BodyError),
 }
 
+/// An answer to pass on.
+pub(crate) struct Answer {
+    /// What the client gets.
+    pub(crate) response: Response<Body>,
+    /// What the application wants to have done.
+    pub(crate) orders: Orders,
+}
+
 /// The state of an exchange whose answer has not begun; `None` once it has.
 struct Exchange {
     held: Option<Held>,
 }
 
-/// Sends `request` in `slot` and answers with what the application says. What comes back as an
-/// error has been counted, and the slot with it.
+/// Sends `request` of `holder` in `slot` and answers with what the application says. What comes back
+/// as an error has been counted, and the slot with it.
 pub(crate) async fn exchange(
     mut slot: Slot,
     request: Request<Upload>,
-) -> Result<Response<Body>, NoAnswer> {
+    holder: Option<Arc<Known>>,
+) -> Result<Answer, NoAnswer> {
     let upstream = Arc::clone(&slot.thread().shared.apps[slot.app()].upstream);
     let lane = slot.thread().index;
     let progress = request.body().progress();
@@ -59,7 +69,7 @@ pub(crate) async fn exchange(
         Ok(connection) => connection,
         Err(failure) => return Err(slot_failed(slot, failure)),
     };
-    let first = Exchange::begin(slot, connection, sending, progress.clone());
+    let first = Exchange::begin(slot, connection, sending, progress.clone(), holder.clone());
     match first.answer(upstream.plan()).await {
         Ok((held, head)) => pass_on(held, head).await,
         Err(Failed::For(reason)) => Err(reason),
@@ -74,7 +84,7 @@ pub(crate) async fn exchange(
                 Ok(connection) => connection,
                 Err(failure) => return Err(slot_failed(slot, failure)),
             };
-            let second = Exchange::begin(slot, connection, *unsent, progress);
+            let second = Exchange::begin(slot, connection, *unsent, progress, holder);
             match second.answer(upstream.plan()).await {
                 Ok((held, head)) => pass_on(held, head).await,
                 Err(Failed::For(reason)) => Err(reason),
@@ -102,10 +112,11 @@ impl Exchange {
         mut connection: Connection,
         sending: Sending,
         progress: Option<Arc<Progress>>,
+        holder: Option<Arc<Known>>,
     ) -> Self {
         connection.begin(sending);
         Self {
-            held: Some(Held::new(slot, connection, progress)),
+            held: Some(Held::new(slot, connection, progress, holder)),
         }
     }
 
@@ -166,14 +177,17 @@ impl Drop for Exchange {
 
 /// Passes an answer on whose head is here: whole if all of it is here as well, otherwise through a
 /// pipe that a task fills.
-async fn pass_on(mut held: Held, mut head: Parts) -> Result<Response<Body>, NoAnswer> {
-    held.keep_connection(head.version, hops::strip_response(&mut head.headers));
+async fn pass_on(mut held: Held, mut head: Parts) -> Result<Answer, NoAnswer> {
+    let stripped = hops::strip_response(&mut head.headers);
+    held.keep_connection(head.version, stripped.persistence);
+    let orders = Orders::new(stripped.commands, held.take_holder());
     // hyper speaks to each client in the version that the client spoke.
     head.version = Version::HTTP_11;
     head.extensions.clear();
 
     let body = Reading(Some((held, VecDeque::new()))).body().await?;
-    Ok(Response::from_parts(head, body))
+    let response = Response::from_parts(head, body);
+    Ok(Answer { response, orders })
 }
 
 /// An answer that is being read. Dropped before its end, it goes on without its client.

@@ -22,6 +22,7 @@ use super::sending::Sending;
 use crate::body::pipe::{Room, Writer};
 use crate::body::{BodyError, Progress};
 use crate::plan::{OnClientGone, UpstreamPlan};
+use crate::session::{Known, Orders};
 use crate::slot::Slot;
 
 /// Bytes of an answer that are read for nobody before its connection is closed instead.
@@ -32,6 +33,8 @@ pub(super) struct Held {
     pub(super) slot: Slot,
     connection: Connection,
     progress: Option<Arc<Progress>>,
+    /// Whose session the application may change by the head of its answer.
+    holder: Option<Arc<Known>>,
     /// Whether the connection may serve another request.
     kept: bool,
 }
@@ -46,11 +49,17 @@ enum Next {
 
 impl Held {
     /// `slot`, whose request has begun to be sent on `connection`.
-    pub(super) fn new(slot: Slot, connection: Connection, progress: Option<Arc<Progress>>) -> Self {
+    pub(super) fn new(
+        slot: Slot,
+        connection: Connection,
+        progress: Option<Arc<Progress>>,
+        holder: Option<Arc<Known>>,
+    ) -> Self {
         Self {
             slot,
             connection,
             progress,
+            holder,
             kept: false,
         }
     }
@@ -58,6 +67,11 @@ impl Held {
     /// Waits for the head of the answer. May be dropped and called again until it is there.
     pub(super) async fn head(&mut self) -> Result<Parts, Lost> {
         poll_fn(|context| self.connection.poll_head(context)).await
+    }
+
+    /// Whose session it is, for whoever sees to what the answer commands.
+    pub(super) const fn take_holder(&mut self) -> Option<Arc<Known>> {
+        self.holder.take()
     }
 
     /// Whether the answer has been read to its end.
@@ -217,10 +231,13 @@ impl Held {
     async fn hold(mut self) {
         let until = self.held_until();
         match tokio::time::timeout_at(until, self.head()).await {
-            Ok(Ok(head)) => {
+            Ok(Ok(mut head)) => {
                 let now = self.slot.thread().shared.clock.now();
                 self.slot.first_byte(now, head.status);
-                self.keep_connection(head.version, hops::persistence(&head.headers));
+                let stripped = hops::strip_response(&mut head.headers);
+                self.keep_connection(head.version, stripped.persistence);
+                // Nobody gets an answer, but what was done for the session is done.
+                drop(Orders::new(stripped.commands, self.take_holder()));
                 self.discard(until).await;
             }
             // The worker has closed its connection, or is given up on.
