@@ -90,6 +90,33 @@ pub struct Breaker {
     passing_since: Option<Mono>,
 }
 
+impl Trip {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [
+        Self::InARow,
+        Self::Share,
+        Self::Refusals,
+        Self::Probe,
+        Self::Told,
+    ];
+
+    /// Position in [`Trip::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InARow => "in-a-row",
+            Self::Share => "share",
+            Self::Refusals => "refusals",
+            Self::Probe => "probe",
+            Self::Told => "told",
+        }
+    }
+}
+
 impl BreakerPlan {
     /// What the stores use.
     pub const STORE: Self = Self {

@@ -1,14 +1,25 @@
 //! Sessions in Redis or Valkey.
 
+mod answer;
 mod blobs;
+mod counts;
 mod ends;
+mod failover;
 mod keys;
+mod line;
+mod link;
+mod map;
 mod plan;
+mod pool;
+mod redo;
 mod replies;
 mod script;
 mod scripts;
 mod servers;
 mod sessions;
+mod shard;
+mod slot;
+mod supervisor;
 mod users;
 
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
@@ -32,8 +43,7 @@ impl Redis {
         }
     }
 
-    #[expect(clippy::unused_self, reason = "the breakers are not there yet")]
-    pub(crate) const fn is_away(&self, _: &tidegate_core::session::SessionId) -> bool {
-        false
+    pub(crate) fn is_away(&self, id: &tidegate_core::session::SessionId) -> bool {
+        self.servers.is_away(keys::session(id).as_ref())
     }
 }

@@ -1,6 +1,8 @@
 //! Scripts that run on the server, and one run of one.
 
-use redis::Cmd;
+use std::sync::Mutex;
+
+use redis::{Cmd, Pipeline};
 
 /// A script, known to the server by the SHA-1 of its text: two releases with different scripts get
 /// along on one server.
@@ -20,6 +22,34 @@ pub(crate) struct Run {
     pub(crate) keys: Vec<Vec<u8>>,
     /// Its arguments.
     pub(crate) args: Vec<Vec<u8>>,
+}
+
+/// Most scripts that are loaded ahead.
+const KNOWN_MAX: usize = 64;
+
+/// The scripts that were run so far, to be loaded ahead on another primary.
+#[derive(Default)]
+pub(super) struct Known(Mutex<Vec<&'static Script>>);
+
+impl Known {
+    /// Notes that `script` is run.
+    pub(super) fn note(&self, script: &'static Script) {
+        let mut known = self.0.lock().expect("nobody panics while holding it");
+        let is_there = known.iter().any(|it| std::ptr::eq(*it, script));
+        if !is_there && known.len() < KNOWN_MAX {
+            known.push(script);
+        }
+    }
+
+    /// The commands that load them all.
+    pub(super) fn load(&self) -> Pipeline {
+        let known = self.0.lock().expect("nobody panics while holding it");
+        let mut pipeline = Pipeline::with_capacity(known.len());
+        for script in known.iter() {
+            pipeline.cmd("SCRIPT").arg("LOAD").arg(script.body);
+        }
+        pipeline
+    }
 }
 
 impl Script {

@@ -1,0 +1,515 @@
+//! One shard: a primary, the connections to it, and the breaker before them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, Value};
+use tidegate_core::breaker::{Breaker, BreakerPlan, BreakerState, Change};
+use tidegate_core::rng::Rng;
+use tidegate_core::session::{Replication, Wait};
+use tidegate_core::time::Mono;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::answer::Answer;
+use super::counts::Counts;
+use super::failover::Watch;
+use super::line::Line;
+use super::link::{Greeting, Identity, Link};
+use super::plan::{Address, RedisPlan, Use};
+use super::pool::{Place, Pool};
+use super::script::Run;
+use super::servers::Lane;
+use crate::error::StoreError;
+
+/// What all shards of one use have in common.
+pub(super) struct Common {
+    pub(super) plan: RedisPlan,
+    pub(super) purpose: Use,
+    pub(super) greeting: Greeting,
+    pub(super) runtime: Handle,
+    /// Where [`Mono`] begins.
+    pub(super) origin: Instant,
+    /// Whoever knows where primaries are is asked to look again.
+    pub(super) look_again: Notify,
+}
+
+/// One shard.
+pub(super) struct Shard {
+    pub(super) common: Arc<Common>,
+    /// Where the primary is, as far as is known.
+    pub(super) target: watch::Sender<Option<Address>>,
+    pub(super) fast: Vec<Line>,
+    pub(super) bulk: Line,
+    pub(super) durable: Pool,
+    pub(super) counts: Counts,
+    /// The supervisor has something to do.
+    pub(super) wake: Notify,
+    passing: AtomicBool,
+    guarded: Mutex<Guarded>,
+}
+
+/// What is behind the shard's lock, which is never held over an await.
+struct Guarded {
+    breaker: Breaker,
+    rng: Rng,
+    identity: Option<Identity>,
+    /// Some key of the shard's slots, to try whether it takes writes.
+    canary: String,
+    watch: Watch,
+}
+
+/// What is sent.
+#[derive(Clone, Copy)]
+pub(super) enum Request<'a> {
+    /// A script.
+    Run(&'a Run),
+    /// A command.
+    Command(&'a Cmd),
+    /// Commands on keys of one slot; answered by an array, refusals in it.
+    Batch(&'a Pipeline),
+}
+
+/// Why a server gave no answer.
+enum Failure {
+    Timeout,
+    Broken(String),
+}
+
+impl Common {
+    /// Now.
+    pub(super) fn now(&self) -> Mono {
+        self.at(Instant::now())
+    }
+
+    fn at(&self, instant: Instant) -> Mono {
+        let nanos = instant.saturating_duration_since(self.origin).as_nanos();
+        Mono::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl Shard {
+    pub(super) fn new(common: Arc<Common>, seed: u64) -> Self {
+        let lanes = common.plan.lanes;
+        let breaker = BreakerPlan {
+            probe_within: common.plan.operation_timeout,
+            ..BreakerPlan::STORE
+        };
+        Self {
+            target: watch::Sender::new(None),
+            fast: (0..lanes.fast.max(1))
+                .map(|_| Line::new(lanes.fast_in_flight_max))
+                .collect(),
+            bulk: Line::new(lanes.bulk_in_flight_max),
+            durable: Pool::new(lanes.durable_max),
+            counts: Counts::default(),
+            wake: Notify::new(),
+            passing: AtomicBool::new(true),
+            guarded: Mutex::new(Guarded {
+                breaker: Breaker::new(breaker),
+                rng: Rng::new(seed),
+                identity: None,
+                canary: CANARY.to_owned(),
+                watch: Watch::default(),
+            }),
+            common,
+        }
+    }
+
+    /// Whether calls pass.
+    pub(super) fn passes(&self) -> bool {
+        self.passing.load(Ordering::Relaxed)
+    }
+
+    /// Sends `request` on the connection that `slot` takes, after `ASKING` if `asking`. Everything
+    /// that is no answer of the server is an error by now.
+    pub(super) async fn exchange(
+        &self,
+        lane: Lane,
+        slot: u16,
+        request: Request<'_>,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let line = match lane {
+            Lane::Fast => &self.fast[usize::from(slot) % self.fast.len()],
+            Lane::Bulk => &self.bulk,
+        };
+        self.admit()?;
+        let Some(_permit) = line.admit() else {
+            self.counts.busy.one();
+            return Err(StoreError::Busy);
+        };
+        let Some(link) = line.link(deadline).await else {
+            // Nothing was sent, but it was waited for all the same.
+            self.counts.unconnected.one();
+            self.failed();
+            return Err(StoreError::Away);
+        };
+        let begun = Instant::now();
+        match converse(&link, request, asking, deadline).await {
+            Ok(answer) => {
+                line.answered();
+                self.heard(&answer, begun);
+                Ok(answer)
+            }
+            Err(Failure::Timeout) => {
+                if line.timed_out(&link) {
+                    self.counts.given_up.one();
+                    self.wake.notify_one();
+                }
+                self.counts.timeouts.one();
+                self.failed();
+                Err(StoreError::Timeout)
+            }
+            Err(Failure::Broken(why)) => {
+                if line.give_up(&link) {
+                    self.wake.notify_one();
+                }
+                self.counts.broken.one();
+                self.failed();
+                Err(StoreError::Broken(why))
+            }
+        }
+    }
+
+    /// Runs a script and waits for replicas, on a connection of its own. `None`: all of those are
+    /// in use.
+    pub(super) async fn exchange_durable(
+        &self,
+        run: &Run,
+        asking: bool,
+        wait: Wait,
+        deadline: Instant,
+    ) -> Result<Option<(Answer, Replication)>, StoreError> {
+        self.admit()?;
+        let Some(mut place) = self.durable.take() else {
+            return Ok(None);
+        };
+        if let Err(error) = self.connect(&mut place, deadline).await {
+            self.counts.unconnected.one();
+            self.failed();
+            return Err(error);
+        }
+        let link = place.link().expect("it was connected above");
+        let begun = Instant::now();
+        match write_and_wait(link, run, asking, wait, deadline).await {
+            Ok((answer, replicas)) => {
+                place.put_back();
+                self.heard(&answer, begun);
+                let replication = if replicas >= wait.replicas {
+                    Replication::Reached(replicas)
+                } else {
+                    self.counts.short.one();
+                    Replication::Short(replicas)
+                };
+                Ok(Some((answer, replication)))
+            }
+            Err(Failure::Timeout) => {
+                self.counts.timeouts.one();
+                self.failed();
+                Err(StoreError::Timeout)
+            }
+            Err(Failure::Broken(why)) => {
+                self.counts.broken.one();
+                self.failed();
+                Err(StoreError::Broken(why))
+            }
+        }
+    }
+
+    async fn connect(&self, place: &mut Place<'_>, deadline: Instant) -> Result<(), StoreError> {
+        if place.link().is_some() {
+            return Ok(());
+        }
+        let target = self.target.borrow().clone().ok_or(StoreError::Away)?;
+        let within = deadline
+            .saturating_duration_since(Instant::now())
+            .min(self.common.plan.connect_timeout);
+        self.counts.dials.one();
+        let greeting = self.common.greeting.clone();
+        // There, so that the connection is driven there.
+        let dialling = self
+            .common
+            .runtime
+            .spawn(async move { Link::dial(&target, &greeting, within).await });
+        let dialled = dialling.await.map_err(|_| StoreError::Away)?;
+        let link = dialled.ok().filter(|link| self.knows(link.identity()));
+        let Some(link) = link else {
+            self.counts.dials_failed.one();
+            return Err(StoreError::Away);
+        };
+        place.fill(link);
+        Ok(())
+    }
+
+    fn admit(&self) -> Result<(), StoreError> {
+        if self.passes() {
+            Ok(())
+        } else {
+            self.counts.away.one();
+            Err(StoreError::Away)
+        }
+    }
+
+    fn heard(&self, answer: &Answer, begun: Instant) {
+        if let Answer::Unfit(_) = answer {
+            self.counts.unfit.one();
+            let now = self.common.now();
+            let mut guarded = self.guarded();
+            let Guarded { breaker, rng, .. } = &mut *guarded;
+            let change = breaker.refused(now, rng);
+            self.changed(&mut guarded, change);
+            drop(guarded);
+            // It may have a successor.
+            self.wake.notify_one();
+            self.common.look_again.notify_one();
+            return;
+        }
+        self.counts.answered.one();
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        guarded.breaker.answered(now);
+        guarded.watch.answered(now, begun.elapsed());
+    }
+
+    /// A call or a dial had no answer.
+    pub(super) fn failed(&self) {
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        let Guarded { breaker, rng, .. } = &mut *guarded;
+        let change = breaker.failed(now, rng);
+        self.changed(&mut guarded, change);
+    }
+
+    /// It is known that calls would fail, or find other data than they left.
+    pub(super) fn told(&self) {
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        let Guarded { breaker, rng, .. } = &mut *guarded;
+        let change = breaker.told(now, rng);
+        self.changed(&mut guarded, change);
+    }
+
+    /// When the supervisor is to probe; `None` while calls pass.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        let at = self.guarded().breaker.probe_at()?;
+        Some(self.common.origin + Duration::from_nanos(at.as_nanos()))
+    }
+
+    /// Begins to probe if it is time; whether there is anything to probe.
+    pub(super) fn probe(&self) -> bool {
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        let change = guarded.breaker.probe(now);
+        self.changed(&mut guarded, change);
+        matches!(guarded.breaker.state(), BreakerState::Probing { .. })
+    }
+
+    /// A probe was answered after `took`, or failed.
+    pub(super) fn probed(&self, took: Option<Duration>) {
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        let Guarded { breaker, rng, .. } = &mut *guarded;
+        let change = breaker.probed(now, took, rng);
+        self.changed(&mut guarded, change);
+    }
+
+    /// Good probes that are missing; `None` when it does not probe.
+    pub(super) fn probes_missing(&self) -> Option<u32> {
+        match self.guarded().breaker.state() {
+            BreakerState::Probing { good } => Some(BreakerPlan::STORE.probes - good),
+            _ => None,
+        }
+    }
+
+    /// The primary is elsewhere: calls stop, and the supervisor probes there at once.
+    pub(super) fn point_to(&self, address: &Address) {
+        let moved = self.target.send_if_modified(|target| {
+            let moved = target.as_ref() != Some(address);
+            if moved {
+                *target = Some(address.clone());
+            }
+            moved
+        });
+        if !moved {
+            return;
+        }
+        if self.guarded().identity.is_some() {
+            self.told();
+        }
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        guarded.breaker.hurry(now);
+        guarded.watch.pointed();
+        drop(guarded);
+        self.wake.notify_one();
+    }
+
+    /// Whether `identity` is the primary that the data was last known to be on. The first one is.
+    pub(super) fn knows(&self, identity: &Identity) -> bool {
+        let mut guarded = self.guarded();
+        guarded.identity.get_or_insert_with(|| identity.clone()) == identity
+    }
+
+    /// From now on the data is on `identity`.
+    pub(super) fn adopt(&self, identity: &Identity) {
+        self.guarded().identity = Some(identity.clone());
+    }
+
+    /// A primary answered while calls are stopped.
+    pub(super) fn found(&self) {
+        let now = self.common.now();
+        self.guarded().watch.found(now);
+    }
+
+    /// A primary that was asked how it is answered after `took`.
+    pub(super) fn checked(&self, took: Duration) {
+        let now = self.common.now();
+        let mut guarded = self.guarded();
+        guarded.breaker.answered(now);
+        guarded.watch.answered(now, took);
+    }
+
+    /// An opening of a session fetched it whole, or found that the copy here is right.
+    pub(super) fn fetched(&self, whole: bool) {
+        self.guarded().watch.fetched(whole);
+    }
+
+    /// Tries writes with this key from now on.
+    pub(super) fn try_with(&self, canary: String) {
+        self.guarded().canary = canary;
+    }
+
+    /// The key that writes are tried with.
+    pub(super) fn canary(&self) -> String {
+        self.guarded().canary.clone()
+    }
+
+    /// Reads what is behind the lock: the breaker's state and the watch.
+    pub(super) fn observe<T>(&self, read: impl FnOnce(BreakerState, &Watch) -> T) -> T {
+        let guarded = self.guarded();
+        read(guarded.breaker.state(), &guarded.watch)
+    }
+
+    fn changed(&self, guarded: &mut Guarded, change: Option<Change>) {
+        let Some(change) = change else { return };
+        let now = self.common.now();
+        let purpose = self.common.purpose.name();
+        match change {
+            Change::Tripped(why) => {
+                self.passing.store(false, Ordering::Relaxed);
+                self.counts.trips[why.index()].one();
+                guarded.watch.tripped(now);
+                tracing::warn!(purpose, reason = why.name(), "a store is away");
+                self.give_everything_up();
+                self.wake.notify_one();
+                self.common.look_again.notify_one();
+            }
+            Change::Probing => {}
+            Change::Passing => {
+                self.passing.store(true, Ordering::Relaxed);
+                self.counts.passes.one();
+                guarded.watch.passes(now);
+                tracing::info!(purpose, "a store is back");
+            }
+        }
+    }
+
+    /// Whatever is under way fails now rather than at its timeout.
+    fn give_everything_up(&self) {
+        self.fast.iter().for_each(Line::clear);
+        self.bulk.clear();
+        self.durable.clear();
+    }
+
+    fn guarded(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// The key that writes are tried with where every key is on one shard.
+pub(super) const CANARY: &str = "tg:canary";
+
+async fn converse(
+    link: &Link,
+    request: Request<'_>,
+    asking: bool,
+    deadline: Instant,
+) -> Result<Answer, Failure> {
+    let conversation = async {
+        match request {
+            Request::Batch(commands) => {
+                let said = link.send_all(commands).await?;
+                Ok(Answer::of_all(said, link.address()))
+            }
+            Request::Command(command) => ask(link, command, asking).await,
+            Request::Run(run) => match ask(link, &run.by_hash(), asking).await? {
+                Answer::UnknownScript => ask(link, &run.by_text(), asking).await,
+                answer => Ok(answer),
+            },
+        }
+    };
+    match timeout_at(deadline, conversation).await {
+        Ok(answer) => answer.map_err(Failure::Broken),
+        Err(_) => Err(Failure::Timeout),
+    }
+}
+
+async fn ask(link: &Link, command: &Cmd, asking: bool) -> Result<Answer, String> {
+    let said = if asking {
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let said = link.send_all(&both).await?;
+        said.into_iter().next_back().unwrap_or_default()
+    } else {
+        link.send(command).await?
+    };
+    Ok(Answer::of(said, link.address()))
+}
+
+async fn write_and_wait(
+    link: &Link,
+    run: &Run,
+    asking: bool,
+    wait: Wait,
+    deadline: Instant,
+) -> Result<(Answer, u8), Failure> {
+    let conversation = async {
+        let mut spoken = speak_and_wait(link, run.by_hash(), asking, wait).await?;
+        if spoken.0 == Answer::UnknownScript {
+            spoken = speak_and_wait(link, run.by_text(), asking, wait).await?;
+        }
+        Ok(spoken)
+    };
+    match timeout_at(deadline + wait.within, conversation).await {
+        Ok(spoken) => spoken.map_err(Failure::Broken),
+        Err(_) => Err(Failure::Timeout),
+    }
+}
+
+async fn speak_and_wait(
+    link: &Link,
+    command: Cmd,
+    asking: bool,
+    wait: Wait,
+) -> Result<(Answer, u8), String> {
+    let mut both = redis::pipe();
+    if asking {
+        both.cmd("ASKING");
+    }
+    // 0 would wait for ever.
+    let within_ms = wait.within.as_millis().max(1) as u64;
+    both.add_command(command);
+    both.cmd("WAIT").arg(wait.replicas).arg(within_ms);
+    let mut said = link.send_all(&both).await?;
+    let (replicas, said) = (said.pop(), said.pop());
+    let replicas = match replicas {
+        Some(Value::Int(replicas)) => u8::try_from(replicas).unwrap_or(u8::MAX),
+        _ => 0,
+    };
+    let answer = Answer::of(said.unwrap_or_default(), link.address());
+    Ok((answer, replicas))
+}
