@@ -1,0 +1,158 @@
+//! Servers that do not answer, and ways to them that break.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::session::{Durability, Opened};
+use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
+use tidegate_store::StoreError;
+
+use crate::store::{PATIENT, Store, fresh_id};
+
+/// What a loaded machine may add to a bound.
+const SLACK: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn a_hung_server_costs_only_those_under_way_and_nobody_more_than_the_bound() {
+    let server = RedisServer::plain().unwrap();
+    let store = Arc::new(Store::standalone(server.address()));
+    let id = fresh_id();
+    store.create(id).await.unwrap();
+
+    server.pause().unwrap();
+    let calls: Vec<_> = (0..40)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.touch(&id).await })
+        })
+        .collect();
+    for call in calls {
+        let (ended, took) = call.await.unwrap();
+        assert!(ended.is_err());
+        assert!(took < PATIENT + SLACK, "{took:?}");
+    }
+    store.wait_until_away(&id).await;
+    for _ in 0..100 {
+        let (ended, _) = store.touch(&id).await;
+        assert_eq!(ended, Err(StoreError::Away));
+    }
+
+    server.resume().unwrap();
+    store.wait_until_back(&id).await;
+    assert!(matches!(store.touch(&id).await.0, Ok(Opened::Found { .. })));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_replaced_without_the_breaker() {
+    for half in [None, Some(Toward::Client), Some(Toward::Server)] {
+        let server = RedisServer::plain().unwrap();
+        let proxy = FaultProxy::start(server.address()).unwrap();
+        let store = Store::standalone(proxy.address());
+        let id = fresh_id();
+        store.create(id).await.unwrap();
+
+        match half {
+            None => proxy.cut(),
+            Some(toward) => proxy.half_close(toward),
+        }
+        store.wait_until_back(&id).await;
+
+        let hit = store.hit(&id, 1, Durability::ASYNC).await;
+        assert!(hit.is_ok(), "{half:?}: {hit:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_way_that_swallows_everything_is_left_and_found_again() {
+    let server = RedisServer::plain().unwrap();
+    let proxy = FaultProxy::start(server.address()).unwrap();
+    let store = Store::standalone(proxy.address());
+    let id = fresh_id();
+    store.create(id).await.unwrap();
+
+    proxy.hang();
+    store.wait_until_away(&id).await;
+    proxy.heal();
+
+    store.wait_until_back(&id).await;
+    assert_eq!(store.hits(&id).await, Ok(Some(0)));
+}
+
+#[tokio::test]
+async fn a_slow_way_is_away_while_it_is_too_slow() {
+    let server = RedisServer::plain().unwrap();
+    let proxy = FaultProxy::start(server.address()).unwrap();
+    let store = Store::standalone(proxy.address());
+    let id = fresh_id();
+    store.create(id).await.unwrap();
+
+    proxy.delay(Toward::Client, PATIENT * 2);
+    store.wait_until_away(&id).await;
+    proxy.heal();
+
+    store.wait_until_back(&id).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_at_the_start_is_found_when_it_comes() {
+    let server = RedisServer::plain().unwrap();
+    let proxy = FaultProxy::start(server.address()).unwrap();
+    proxy.refuse();
+    let store = Store::standalone(proxy.address());
+    let id = fresh_id();
+
+    assert!(store.create(id).await.is_err());
+    proxy.heal();
+
+    store.wait_until_back(&id).await;
+    store.create(id).await.unwrap();
+}
+
+#[tokio::test]
+async fn scripts_that_are_flushed_fail_nobody() {
+    let server = RedisServer::plain().unwrap();
+    let store = Arc::new(Store::standalone(server.address()));
+    let id = fresh_id();
+    store.create(id).await.unwrap();
+
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for _ in 0..200 {
+                    store.hits(&id).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut wire = server.wire().unwrap();
+    while !calls.iter().all(tokio::task::JoinHandle::is_finished) {
+        wire.ask(&["SCRIPT", "FLUSH"]).unwrap();
+        tokio::task::yield_now().await;
+    }
+
+    for call in calls {
+        call.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_empty_gets_the_latest_writes_again() {
+    let mut server = RedisServer::plain().unwrap();
+    let store = Store::standalone(server.address());
+    let id = fresh_id();
+    let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
+    let created = store
+        .sessions
+        .create(&crate::store::new_session(id), kept)
+        .await;
+    created.unwrap();
+    for number in 1..=50 {
+        store.hit(&id, number, Durability::REDO).await.unwrap();
+    }
+
+    server.restart().unwrap();
+    store.wait_until_back(&id).await;
+
+    assert_eq!(store.hits(&id).await, Ok(Some(50)));
+}
