@@ -94,6 +94,11 @@ impl Record {
         self.version
     }
 
+    /// Bytes of its attributes and counters, as the ceilings count them.
+    pub fn bytes(&self) -> u32 {
+        u32::try_from(self.bytes).unwrap_or(u32::MAX)
+    }
+
     /// What is known of it without its attributes.
     pub fn head(&self) -> Head {
         Head {
@@ -104,7 +109,7 @@ impl Record {
             deadline: wall(self.deadline_ms),
             absolute: wall(self.absolute_ms),
             principal: self.principal.clone(),
-            bytes: u32::try_from(self.bytes).unwrap_or(u32::MAX),
+            bytes: self.bytes(),
         }
     }
 
@@ -141,7 +146,7 @@ impl Record {
     /// absolute deadline and never backwards. Whether it did; a session whose time is over stays so.
     pub fn touch(&mut self, now: Wall, touch_after: Duration) -> bool {
         let age_ms = ms(now).saturating_sub(self.last_used_ms);
-        if self.is_over(now) || ms(now) < self.last_used_ms || age_ms < millis(touch_after) {
+        if self.is_over(now) || ms(now) <= self.last_used_ms || age_ms < millis(touch_after) {
             return false;
         }
         self.last_used_ms = ms(now);

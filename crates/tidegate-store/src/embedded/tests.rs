@@ -1,0 +1,522 @@
+use super::*;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tidegate_core::session::{
+    Ceilings, Created, Expect, Fields, Format, Found, Gone, Lifetimes, Name, OnShort, Op, OpSeq,
+    Opened, Patched, Principal, Rotation, SessionId, SlotTag, Uid, Value, Version, Wait, Writer,
+};
+
+use crate::ends::{Claimed, Consumer, Ended, Fate, Reason, bucket_of};
+use crate::sessions::NewSession;
+
+const CALL: Call = Call::within(Duration::from_millis(500));
+/// Waits for the disk, however busy the machine is.
+const DURABLE: Call = Call {
+    timeout: Duration::from_secs(20),
+    wait: Some(Wait {
+        replicas: 1,
+        within: Duration::from_secs(20),
+        on_short: OnShort::Fail,
+    }),
+    redo: true,
+};
+const START_MICROS: u64 = 1_795_000_000_000_000;
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(file::FILE_NAME)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A clock that a test moves.
+#[derive(Clone)]
+struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(START_MICROS)))
+    }
+
+    fn clock(&self) -> Clock {
+        let hand = self.0.clone();
+        Clock::new(move || Wall::from_micros(hand.load(Ordering::SeqCst)))
+    }
+
+    fn forward(&self, span: Duration) {
+        let micros = span.as_micros() as u64;
+        self.0.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+fn at(folder: &Path) -> Embedded {
+    Embedded::start(EmbeddedPlan::at(Some(folder.into()))).unwrap()
+}
+
+fn by(hand: &Hand) -> Embedded {
+    let clock = hand.clock();
+    Embedded::start(EmbeddedPlan {
+        clock,
+        ..EmbeddedPlan::at(None)
+    })
+    .unwrap()
+}
+
+fn id(number: u32) -> SessionId {
+    let mut hash = [b'A'; SessionId::HASH_LEN];
+    hash[..10].copy_from_slice(format!("{number:010}").as_bytes());
+    SessionId::new(SlotTag::from_bits(number), hash).unwrap()
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn ann() -> Principal {
+    Principal {
+        uid: Uid::new("ann").unwrap(),
+        tier: None,
+        epoch: 0,
+    }
+}
+
+fn session(number: u32) -> NewSession {
+    NewSession {
+        id: id(number),
+        lifetimes: Lifetimes {
+            idle: Duration::from_secs(60),
+            absolute: Duration::from_secs(600),
+        },
+        principal: Some(ann()),
+        attributes: vec![(name("cart"), text("apple"))],
+        counters: vec![],
+    }
+}
+
+fn text(bytes: &str) -> Value {
+    Value {
+        format: Format::Text,
+        bytes: bytes.into(),
+    }
+}
+
+fn add(by: i64) -> Op {
+    let name = name("hits");
+    Op::Increment { name, by }
+}
+
+fn seq(number: u64) -> OpSeq {
+    let writer = Writer {
+        incarnation: 1,
+        lane: 0,
+    };
+    OpSeq { writer, number }
+}
+
+async fn patch(store: &Embedded, number: u32, op: Op, call: Call) -> Acked<Patched> {
+    patch_as(store, number, op, None, call).await.unwrap()
+}
+
+async fn patch_as(
+    store: &Embedded,
+    number: u32,
+    op: Op,
+    seq: Option<OpSeq>,
+    call: Call,
+) -> Result<Acked<Patched>, StoreError> {
+    let ceilings = Ceilings::default();
+    store
+        .patch(&id(number), &[op], seq, ceilings, None, call)
+        .await
+}
+
+async fn show(store: &Embedded, number: u32) -> Result<Found, Gone> {
+    let id = id(number);
+    let opened = store.open(&id, Version::NONE, &Fields::All, None, CALL);
+    match opened.await.unwrap() {
+        Opened::Found { found, .. } => Ok(found),
+        Opened::Gone(gone) => Err(gone),
+        Opened::Unchanged { .. } => panic!("nothing was known"),
+    }
+}
+
+async fn hits(store: &Embedded, number: u32) -> i64 {
+    let found = show(store, number).await.unwrap();
+    found.counters.first().map_or(0, |(_, hits)| *hits)
+}
+
+#[tokio::test]
+async fn everything_survives_a_restart() {
+    let folder = Folder::new("restart");
+    let (uid, content) = (ann().uid, Found::default());
+    let mut content = content;
+    content.counters.push((name("items"), 3));
+    let consumer = Consumer {
+        group: name("mail"),
+        member: name("one"),
+    };
+    let ended = |number| Ended {
+        session: id(number),
+        uid: Some(ann().uid),
+        reason: Reason::SignedOut,
+    };
+    let window = Duration::from_secs(3600);
+    let long = Wall::from_micros(u64::MAX / 2);
+    {
+        let store = at(&folder.0);
+        for number in 1..=4 {
+            store.create(&session(number), CALL).await.unwrap();
+            store
+                .index(&uid, &id(number), window, 10, CALL)
+                .await
+                .unwrap();
+            store.arm(&id(number), long, CALL).await.unwrap();
+        }
+        patch_as(&store, 1, add(5), Some(seq(1)), CALL)
+            .await
+            .unwrap();
+        let rotation = Rotation::Habit {
+            successor: vec![7],
+            tombstone: window,
+        };
+        store
+            .rotate(&id(2), &on_tag_of(2, 9), &rotation, CALL)
+            .await
+            .unwrap();
+        store
+            .destroy(&id(3), Reason::SignedOut, window, CALL)
+            .await
+            .unwrap();
+        store
+            .put_capsule(&uid, &content, window, CALL)
+            .await
+            .unwrap();
+        store
+            .put_blob(&id(1), "big", &[1; 5000], long, CALL)
+            .await
+            .unwrap();
+        assert!(store.finish(&ended(3), 10, CALL).await.unwrap());
+        assert!(store.finish(&ended(4), 10, CALL).await.unwrap());
+        let events = store.events(&consumer, 1, window, CALL).await.unwrap();
+        assert_eq!(events[0].ended, ended(3));
+        store.unindex(&uid, &[id(3)], CALL).await.unwrap();
+        store.close();
+    }
+
+    let store = at(&folder.0);
+
+    assert_eq!(hits(&store, 1).await, 5);
+    let again = patch_as(&store, 1, add(5), Some(seq(1)), CALL)
+        .await
+        .unwrap()
+        .reply;
+    assert!(matches!(again, Patched::AlreadyApplied { .. }), "{again:?}");
+    let rotated = Gone::Rotated { successor: vec![7] };
+    assert_eq!(show(&store, 2).await, Err(rotated));
+    assert_eq!(show(&store, 3).await, Err(Gone::Destroyed));
+    assert_eq!(store.capsule(&uid, CALL).await, Ok(content));
+    let blob = store.blob(&id(1), "big", CALL).await.unwrap();
+    assert_eq!(blob, Some(vec![1; 5000]));
+    let sessions = store.sessions_of(&uid, 10, CALL).await.unwrap();
+    assert_eq!(sessions.len(), 3);
+    let fate = store.fate(&id(2), CALL).await.unwrap();
+    assert_eq!(
+        fate,
+        Fate::Moved {
+            to: on_tag_of(2, 9)
+        }
+    );
+    let rest = store.events(&consumer, 10, window, CALL).await.unwrap();
+    assert_eq!(rest.len(), 1);
+    assert_eq!(rest[0].ended, ended(4));
+    let both = store
+        .events(&consumer, 10, Duration::ZERO, CALL)
+        .await
+        .unwrap();
+    assert_eq!(both.len(), 2);
+    assert!(!store.finish(&ended(3), 10, CALL).await.unwrap());
+}
+
+fn on_tag_of(number: u32, other: u32) -> SessionId {
+    let hash = id(other).hash().as_bytes().try_into().unwrap();
+    SessionId::new(id(number).tag(), hash).unwrap()
+}
+
+#[tokio::test]
+async fn a_write_that_waits_is_in_the_file_when_it_is_acknowledged() {
+    let folder = Folder::new("durable");
+    let store = at(&folder.0);
+
+    let created = store.create(&session(1), DURABLE).await.unwrap();
+
+    assert_eq!(created.replication, Replication::Reached(1));
+    let copy = Folder::new("durable-copy");
+    fs::create_dir_all(&copy.0).unwrap();
+    // What is on the disk now is what is left after kill -9.
+    fs::copy(folder.file(), copy.file()).unwrap();
+    let restarted = at(&copy.0);
+    assert!(show(&restarted, 1).await.is_ok());
+}
+
+/// Run in a process of its own by the test below.
+#[tokio::test]
+async fn writes_until_it_is_killed() {
+    let Ok(folder) = std::env::var("TIDEGATE_EMBEDDED_CHILD") else {
+        return;
+    };
+    let store = at(Path::new(&folder));
+    store.create(&session(1), DURABLE).await.unwrap();
+    let mut number = 1u64;
+    loop {
+        let call = if number.is_multiple_of(16) {
+            DURABLE
+        } else {
+            CALL
+        };
+        patch(&store, 1, add(1), call).await;
+        if call.wait.is_some() {
+            fs::write(
+                Path::new(&folder).join("acknowledged.new"),
+                number.to_string(),
+            )
+            .unwrap();
+            fs::rename(
+                Path::new(&folder).join("acknowledged.new"),
+                Path::new(&folder).join("acknowledged"),
+            )
+            .unwrap();
+        }
+        number += 1;
+    }
+}
+
+#[tokio::test]
+async fn after_kill_9_every_acknowledged_write_that_waited_is_there() {
+    let folder = Folder::new("killed");
+    fs::create_dir_all(&folder.0).unwrap();
+    let acknowledged = folder.0.join("acknowledged");
+    let mut least = 0;
+    for _ in 0..3 {
+        let _ = fs::remove_file(&acknowledged);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "embedded::tests::writes_until_it_is_killed"])
+            .env("TIDEGATE_EMBEDDED_CHILD", &folder.0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        let mut seen = 0;
+        while seen < 64 && began.elapsed() < Duration::from_secs(30) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            let text = fs::read_to_string(&acknowledged).unwrap_or_default();
+            seen = text.parse().unwrap_or(0);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let text = fs::read_to_string(&acknowledged).unwrap();
+        least += text.parse::<i64>().unwrap();
+
+        let store = at(&folder.0);
+        let hits = hits(&store, 1).await;
+        assert!(hits >= least, "{hits} of {least}");
+        least = hits;
+        store.close();
+    }
+}
+
+#[test]
+fn a_second_process_is_told_that_the_file_is_in_use() {
+    let folder = Folder::new("twice");
+    let _first = at(&folder.0);
+
+    let second = Embedded::start(EmbeddedPlan::at(Some(folder.0.clone())));
+
+    let error = second.unwrap_err();
+    assert!(matches!(error, EmbeddedError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("in use by another process"));
+}
+
+#[test]
+fn what_is_no_file_of_ours_is_told_and_left_alone() {
+    let folder = Folder::new("odd");
+    fs::create_dir_all(&folder.0).unwrap();
+    let text = b"[server]\nlisten = 1\n".repeat(500);
+    fs::write(folder.file(), &text).unwrap();
+
+    let error = Embedded::start(EmbeddedPlan::at(Some(folder.0.clone()))).unwrap_err();
+
+    assert!(matches!(error, EmbeddedError::Damaged { .. }), "{error}");
+    assert_eq!(fs::read(folder.file()).unwrap(), text);
+}
+
+#[tokio::test]
+async fn a_file_that_was_altered_is_told_or_read_right_and_never_a_panic() {
+    let folder = Folder::new("altered");
+    {
+        let store = at(&folder.0);
+        for number in 0..200 {
+            store.create(&session(number), CALL).await.unwrap();
+        }
+        store.close();
+    }
+    let whole = fs::read(folder.file()).unwrap();
+    let mut told = 0;
+    for round in 0..24 {
+        let mut bytes = whole.clone();
+        if round < 4 {
+            bytes.truncate(whole.len() * round / 4 + 100);
+        } else {
+            let at = whole.len() * (round - 4) / 20;
+            for byte in &mut bytes[at..(at + 64).min(whole.len())] {
+                *byte ^= 0x5a;
+            }
+        }
+        fs::write(folder.file(), &bytes).unwrap();
+        match Embedded::start(EmbeddedPlan::at(Some(folder.0.clone()))) {
+            Err(EmbeddedError::Damaged { .. }) => told += 1,
+            Err(other) => panic!("{other}"),
+            Ok(store) => {
+                let found = show(&store, 7).await.unwrap();
+                assert_eq!(found.attributes[0].1.value, text("apple"));
+            }
+        }
+    }
+    assert!(told >= 4, "{told}");
+}
+
+#[tokio::test]
+async fn what_is_over_goes_and_is_told_for_a_while() {
+    let hand = Hand::new();
+    let store = by(&hand);
+    store.create(&session(1), CALL).await.unwrap();
+    store.create(&session(2), CALL).await.unwrap();
+    let minute = Duration::from_secs(60);
+    store
+        .destroy(&id(2), Reason::Destroyed, minute, CALL)
+        .await
+        .unwrap();
+    let full = store.stats().bytes;
+
+    hand.forward(minute);
+    assert_eq!(show(&store, 1).await, Err(Gone::Missing));
+    let fate = store.fate(&id(1), CALL).await.unwrap();
+    let uid = Some(ann().uid);
+    assert_eq!(fate, Fate::Expired { uid });
+    assert_eq!(show(&store, 2).await, Err(Gone::Missing));
+
+    hand.forward(Duration::from_millis(state::KEPT_MS));
+    let began = Instant::now();
+    while store.stats().sessions > 0 && began.elapsed() < Duration::from_secs(20) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(store.stats().sessions, 0);
+    assert_eq!(store.fate(&id(1), CALL).await, Ok(Fate::Missing));
+    assert!(store.stats().bytes < full);
+    assert_eq!(store.stats().bytes, 0);
+}
+
+#[tokio::test]
+async fn a_full_memory_refuses_what_adds_and_nothing_else() {
+    let plan = EmbeddedPlan {
+        bytes_max: 2_000,
+        ..EmbeddedPlan::at(None)
+    };
+    let store = Embedded::start(plan).unwrap();
+    let mut created = 0;
+    while store.create(&session(created), CALL).await.is_ok() {
+        created += 1;
+    }
+
+    let set = Op::Set {
+        name: name("more"),
+        value: text("x"),
+        expect: Expect::Any,
+    };
+    let refused = patch_as(&store, 0, set, None, CALL).await;
+    let counted = patch(&store, 0, add(1), CALL).await.reply;
+    assert!(matches!(refused, Err(StoreError::Refused(_))));
+    assert!(matches!(counted, Patched::Applied { .. }));
+    store
+        .destroy(&id(0), Reason::Destroyed, Duration::ZERO, CALL)
+        .await
+        .unwrap();
+    assert!(created >= 2);
+    assert_eq!(store.stats().refused_full, 2);
+}
+
+#[tokio::test]
+async fn a_part_of_the_expiry_index_is_one_holders_until_its_lease_is_over() {
+    let hand = Hand::new();
+    let store = by(&hand);
+    let (bucket, lease) = (bucket_of(id(1).tag()), Duration::from_secs(5));
+    store
+        .arm(&id(1), Wall::from_micros(START_MICROS), CALL)
+        .await
+        .unwrap();
+
+    let one = store.claim(bucket, 1, 10, lease, CALL).await.unwrap();
+    let other = store.claim(bucket, 2, 10, lease, CALL).await.unwrap();
+    hand.forward(lease);
+    let later = store.claim(bucket, 2, 10, lease, CALL).await.unwrap();
+
+    assert!(matches!(one, Claimed::Held { due, .. } if due[0].session == id(1)));
+    assert_eq!(other, Claimed::Taken { left: lease });
+    assert!(matches!(later, Claimed::Held { .. }));
+}
+
+#[tokio::test]
+async fn many_at_once_lose_nothing() {
+    let store = Embedded::start(EmbeddedPlan::at(None)).unwrap();
+    store.create(&session(1), CALL).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..16 {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for round in 0..50 {
+                let call = if round % 10 == 0 { DURABLE } else { CALL };
+                patch(&store, 1, add(task), call).await;
+            }
+        });
+    }
+
+    tasks.join_all().await;
+
+    assert_eq!(hits(&store, 1).await, 50 * (0..16).sum::<i64>());
+}
+
+#[tokio::test]
+async fn an_id_that_is_taken_or_remembered_is_not_given_again() {
+    let store = Embedded::start(EmbeddedPlan::at(None)).unwrap();
+    store.create(&session(1), CALL).await.unwrap();
+    let again = store.create(&session(1), CALL).await.unwrap();
+    assert_eq!(again.reply, Created::Taken);
+
+    let minute = Duration::from_secs(60);
+    store
+        .destroy(&id(1), Reason::Destroyed, minute, CALL)
+        .await
+        .unwrap();
+
+    let again = store.create(&session(1), CALL).await.unwrap();
+    assert_eq!(again.reply, Created::Taken);
+}
