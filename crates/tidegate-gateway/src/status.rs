@@ -10,8 +10,11 @@ use tidegate_http::refusal::Refusal;
 
 use crate::connections::{Connections, Kind};
 use crate::context::{App, Thread};
-use crate::metrics::{Cell, ClassCells, Completion, WorkCells, total};
+use crate::metrics::{
+    Cell, ClassCells, Completion, DESK_COUNTS, DESK_GAUGES, SessionCells, WorkCells, total,
+};
 use crate::plan::Mode;
+use crate::session::{BadCookie, Done, Dropped, Outcome};
 
 /// What changes when a field changes its meaning or goes away. New fields do not change it.
 pub const STATUS_VERSION: u32 = 1;
@@ -33,6 +36,9 @@ pub struct Status {
     pub client_connections: BTreeMap<String, u32>,
     /// The applications, in the order of the configuration.
     pub apps: Vec<AppStatus>,
+    /// Where sessions are kept; absent when none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desk: Option<BTreeMap<String, u64>>,
 }
 
 /// One application.
@@ -90,6 +96,22 @@ pub struct AppStatus {
     pub unlabelled: u64,
     /// By class.
     pub classes: BTreeMap<String, ClassStatus>,
+    /// Its sessions; absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionStatus>,
+}
+
+/// The sessions of one application: counts since the start, those that never were left out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Requests, by what became of their session.
+    pub requests: BTreeMap<String, u64>,
+    /// What was done by headers of answers.
+    pub changes: BTreeMap<String, u64>,
+    /// What was asked for and not done, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Cookies of ours that were of no use, by reason.
+    pub bad_cookies: BTreeMap<String, u64>,
 }
 
 /// One change of a limit.
@@ -156,6 +178,12 @@ impl Status {
             apps: (shared.apps.iter().enumerate())
                 .map(|(index, app)| AppStatus::of(threads, index, app))
                 .collect(),
+            desk: shared.desk.as_ref().map(|desk| {
+                let stats = desk.stats();
+                let rows = DESK_COUNTS.into_iter().chain(DESK_GAUGES);
+                rows.map(|(name, _, of)| (name.to_owned(), of(&stats)))
+                    .collect()
+            }),
         }
     }
 }
@@ -203,6 +231,38 @@ impl AppStatus {
             response_buffer_bytes: upstream.response_buffer_bytes,
             unlabelled: total(threads, |recorder| &recorder.apps[index].unlabelled),
             classes: classes.collect(),
+            sessions: app
+                .plan
+                .sessions
+                .as_ref()
+                .map(|_| SessionStatus::of(threads, index)),
+        }
+    }
+}
+
+impl SessionStatus {
+    fn of(threads: &[Arc<Thread>], app: usize) -> Self {
+        let count = |label: &'static str, of: &dyn Fn(&SessionCells) -> &Cell| {
+            let count = total(threads, |recorder| of(&recorder.apps[app].sessions));
+            (count > 0).then(|| (label.to_owned(), count))
+        };
+        let requests = Outcome::ALL
+            .into_iter()
+            .filter_map(|it| count(it.label(), &|cells| &cells.outcomes[it.index()]));
+        let changes = Done::ALL
+            .into_iter()
+            .filter_map(|it| count(it.label(), &|cells| &cells.done[it.index()]));
+        let dropped = Dropped::ALL
+            .into_iter()
+            .filter_map(|it| count(it.label(), &|cells| &cells.dropped[it.index()]));
+        let bad_cookies = BadCookie::ALL
+            .into_iter()
+            .filter_map(|it| count(it.label(), &|cells| &cells.bad_cookies[it.index()]));
+        Self {
+            requests: requests.collect(),
+            changes: changes.collect(),
+            dropped: dropped.collect(),
+            bad_cookies: bad_cookies.collect(),
         }
     }
 }

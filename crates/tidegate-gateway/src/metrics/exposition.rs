@@ -15,6 +15,7 @@ use tidegate_core::facts::Class;
 use tidegate_core::journal::End;
 use tidegate_http::framing::FramingFault;
 use tidegate_http::refusal::Refusal;
+use tidegate_store::desk::Desk;
 
 use crate::classify::Malformed;
 use crate::connections::{Connections, Kind, TurnedAway};
@@ -32,13 +33,13 @@ pub struct Exposition(Registry);
 /// The media type of [`Exposition::text`].
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
 
-struct Source {
-    threads: Vec<Arc<Thread>>,
+pub(super) struct Source {
+    pub(super) threads: Vec<Arc<Thread>>,
     connections: Arc<Connections>,
 }
 
 /// One metric while its rows are written.
-struct Rows<'a>(MetricEncoder<'a>);
+pub(super) struct Rows<'a>(MetricEncoder<'a>);
 
 impl Exposition {
     /// Metrics of a gateway with these threads, of which there is at least one.
@@ -72,7 +73,8 @@ impl Collector for Source {
         self.recoveries(&mut encoder)?;
         self.upstreams(&mut encoder)?;
         self.journals(&mut encoder)?;
-        self.clients(&mut encoder)
+        self.clients(&mut encoder)?;
+        self.sessions(&mut encoder)
     }
 }
 
@@ -86,7 +88,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    fn apps(&self) -> impl Iterator<Item = (usize, &App, &str)> {
+    pub(super) fn apps(&self) -> impl Iterator<Item = (usize, &App, &str)> {
         let apps = self
             .threads
             .first()
@@ -96,7 +98,12 @@ impl Source {
             .map(|(index, app)| (index, app, app.plan.name.as_str()))
     }
 
-    fn sum(&self, of: impl Fn(&Recorder) -> &Cell) -> u64 {
+    /// Where sessions are kept, if they are.
+    pub(super) fn desk(&self) -> Option<&Desk> {
+        self.threads.first()?.shared.desk.as_ref()
+    }
+
+    pub(super) fn sum(&self, of: impl Fn(&Recorder) -> &Cell) -> u64 {
         total(&self.threads, of)
     }
 
@@ -481,24 +488,36 @@ impl Source {
 }
 
 impl Rows<'_> {
-    fn count(&mut self, labels: &[(&str, &str)], value: impl EncodeCounterValue) -> fmt::Result {
+    pub(super) fn count(
+        &mut self,
+        labels: &[(&str, &str)],
+        value: impl EncodeCounterValue,
+    ) -> fmt::Result {
         self.0
             .encode_family(&labels)?
             .encode_counter::<NoLabelSet, _, u64>(&value, None)
     }
 
-    fn gauge(&mut self, labels: &[(&str, &str)], value: impl EncodeGaugeValue) -> fmt::Result {
+    pub(super) fn gauge(
+        &mut self,
+        labels: &[(&str, &str)],
+        value: impl EncodeGaugeValue,
+    ) -> fmt::Result {
         self.0.encode_family(&labels)?.encode_gauge(&value)
     }
 
-    fn histogram(&mut self, labels: &[(&str, &str)], total: &HistogramTotal) -> fmt::Result {
+    pub(super) fn histogram(
+        &mut self,
+        labels: &[(&str, &str)],
+        total: &HistogramTotal,
+    ) -> fmt::Result {
         self.0
             .encode_family(&labels)?
             .encode_histogram::<NoLabelSet>(total.sum_seconds, total.count, &total.buckets, None)
     }
 }
 
-fn counter<'a>(
+pub(super) fn counter<'a>(
     encoder: &'a mut DescriptorEncoder<'_>,
     name: &'a str,
     help: &str,
@@ -506,7 +525,7 @@ fn counter<'a>(
     metric(encoder, name, help, MetricType::Counter)
 }
 
-fn gauge<'a>(
+pub(super) fn gauge<'a>(
     encoder: &'a mut DescriptorEncoder<'_>,
     name: &'a str,
     help: &str,
@@ -514,7 +533,7 @@ fn gauge<'a>(
     metric(encoder, name, help, MetricType::Gauge)
 }
 
-fn metric<'a>(
+pub(super) fn metric<'a>(
     encoder: &'a mut DescriptorEncoder<'_>,
     name: &'a str,
     help: &str,

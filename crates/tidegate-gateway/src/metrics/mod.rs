@@ -6,10 +6,12 @@
 mod exposition;
 mod histogram;
 mod recorder;
+mod sessions;
 
 pub use crate::metrics::exposition::{CONTENT_TYPE, Exposition};
 pub use crate::metrics::recorder::Recorder;
-pub(crate) use crate::metrics::recorder::{Cell, ClassCells, WorkCells, total};
+pub(crate) use crate::metrics::recorder::{Cell, ClassCells, SessionCells, WorkCells, total};
+pub(crate) use crate::metrics::sessions::{DESK_COUNTS, DESK_GAUGES};
 
 /// How an admitted request's work was worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
