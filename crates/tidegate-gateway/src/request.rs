@@ -236,8 +236,8 @@ impl Visit<'_> {
 
     /// Tells the application of the session, and takes out what others say of it.
     fn introduce(&self, guest: &Guest, headers: &mut HeaderMap) {
-        let kept = self.thread.shared.desk.as_ref();
-        let Some(plan) = kept.and(self.plan().sessions.as_ref()) else {
+        let has_desk = self.thread.shared.desk.is_some();
+        let Some(plan) = self.plan().sessions.as_ref().filter(|_| has_desk) else {
             return;
         };
         if self.conn.trusted {

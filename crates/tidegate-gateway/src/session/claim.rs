@@ -138,11 +138,11 @@ impl<'r> Claim<'r> {
         for token in self.tokens.iter().flatten() {
             let (mut token, mut visit) = (*token, self.visit(token, route, until).await);
             let mut moved = false;
-            if let Visit::Gone(Gone::Rotated { successor }) = &visit {
-                if let Some(next) = self.successor(successor) {
-                    (token, visit) = (next, self.visit(&next, route, until).await);
-                    moved = true;
-                }
+            if let Visit::Gone(Gone::Rotated { successor }) = &visit
+                && let Some(next) = self.successor(successor)
+            {
+                (token, visit) = (next, self.visit(&next, route, until).await);
+                moved = true;
             }
             match visit {
                 Visit::Open(seen) => {

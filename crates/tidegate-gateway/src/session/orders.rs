@@ -57,7 +57,7 @@ impl Orders {
                 thread
                     .recorder
                     .session_dropped(app, Dropped::Uninvolved, count);
-                // Nobody is told of it, or a route could not be taken out of sessions.
+                // Somebody has taken the route out of sessions: that is no reason to fail it.
                 return Settled::default();
             }
             Guest::New => Arc::new(Known::newcomer(thread, app)),

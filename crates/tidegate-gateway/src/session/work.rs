@@ -339,15 +339,12 @@ impl Work {
         let keys = &self.known.plan().keys;
         let successor = keys.seal(Purpose::Successor, &new.kept());
         let (old, id) = (old.id(), new.id());
-        match self.desk.rotate(&old, id, successor, CHANGE_BUDGET).await {
-            Ok(Visit::Open(seen)) => {
-                self.begin(new, Some(seen));
-                self.done(Done::Rotated);
-            }
-            // Another request was first. Its answer has the new cookie, or the next request's will.
-            Ok(_) => {}
-            // Nothing is lost: it is due again with the next request.
-            Err(_) => {}
+        // If another request was first, or the store is away: the cookie comes with that request's
+        // answer, or the rotation is due again with the next.
+        let rotated = self.desk.rotate(&old, id, successor, CHANGE_BUDGET);
+        if let Ok(Visit::Open(seen)) = rotated.await {
+            self.begin(new, Some(seen));
+            self.done(Done::Rotated);
         }
     }
 
@@ -429,7 +426,7 @@ impl Work {
             absolute.since(seen.now)
         });
         // Without knowing better, as long as the shortest of them lives.
-        let rest = rest.unwrap_or(self.desk.plan().lives.signed_in.idle);
+        let rest = rest.unwrap_or_else(|| self.desk.plan().lives.signed_in.idle);
         if current.fresh {
             cookies.session(plan, &current.token.write(&plan.keys), rest);
             self.set(CookieSet::Session);
