@@ -164,11 +164,82 @@ async fn hits(store: &Embedded, number: u32) -> i64 {
 }
 
 #[tokio::test]
-async fn everything_survives_a_restart() {
+async fn sessions_and_what_remembers_them_survive_a_restart() {
     let folder = Folder::new("restart");
-    let (uid, content) = (ann().uid, Found::default());
-    let mut content = content;
-    content.counters.push((name("items"), 3));
+    let minute = Duration::from_secs(60);
+    {
+        let store = at(&folder.0);
+        for number in 1..=3 {
+            store.create(&session(number), CALL).await.unwrap();
+        }
+        let counted = patch_as(&store, 1, add(5), Some(seq(1)), CALL).await;
+        counted.unwrap();
+        let rotation = Rotation::Habit {
+            successor: vec![7],
+            tombstone: minute,
+        };
+        let (old, new, third) = (id(2), on_tag_of(2, 9), id(3));
+        store.rotate(&old, &new, &rotation, CALL).await.unwrap();
+        let destroyed = store.destroy(&third, Reason::SignedOut, minute, CALL);
+        destroyed.await.unwrap();
+        store.close();
+    }
+
+    let store = at(&folder.0);
+
+    assert_eq!(hits(&store, 1).await, 5);
+    let again = patch_as(&store, 1, add(5), Some(seq(1)), CALL).await;
+    let again = again.unwrap().reply;
+    assert!(matches!(again, Patched::AlreadyApplied { .. }), "{again:?}");
+    let rotated = Gone::Rotated { successor: vec![7] };
+    assert_eq!(show(&store, 2).await, Err(rotated));
+    assert_eq!(show(&store, 3).await, Err(Gone::Destroyed));
+    let fate = store.fate(&id(2), CALL).await.unwrap();
+    let to = on_tag_of(2, 9);
+    assert_eq!(fate, Fate::Moved { to });
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_user_survives_a_restart() {
+    let folder = Folder::new("user");
+    let (uid, hour) = (ann().uid, Duration::from_secs(3600));
+    let content = Found {
+        attributes: vec![],
+        counters: vec![(name("items"), 3)],
+    };
+    let until = Wall::from_micros(u64::MAX / 2);
+    {
+        let store = at(&folder.0);
+        for number in 1..=3 {
+            let id = id(number);
+            store.index(&uid, &id, hour, 10, CALL).await.unwrap();
+        }
+        store.unindex(&uid, &[id(3)], CALL).await.unwrap();
+        let kept = store.put_capsule(&uid, &content, hour, CALL);
+        kept.await.unwrap();
+        let (id, bytes) = (id(1), [1; 5000]);
+        let kept = store.put_blob(&id, "big", &bytes, until, CALL);
+        kept.await.unwrap();
+        let bob = Uid::new("bob").unwrap();
+        store.sign_out(&bob, hour, CALL).await.unwrap();
+        store.close();
+    }
+
+    let store = at(&folder.0);
+
+    assert_eq!(store.capsule(&uid, CALL).await, Ok(content));
+    let blob = store.blob(&id(1), "big", CALL).await;
+    assert_eq!(blob, Ok(Some(vec![1; 5000])));
+    let sessions = store.sessions_of(&uid, 10, CALL).await.unwrap();
+    assert_eq!(sessions.len(), 2);
+    let bob = Uid::new("bob").unwrap();
+    assert_eq!(store.epoch(&bob, CALL).await, Ok(1));
+}
+
+#[tokio::test]
+async fn ends_are_told_once_across_a_restart() {
+    let folder = Folder::new("ends");
+    let hour = Duration::from_secs(3600);
     let consumer = Consumer {
         group: name("mail"),
         member: name("one"),
@@ -178,81 +249,31 @@ async fn everything_survives_a_restart() {
         uid: Some(ann().uid),
         reason: Reason::SignedOut,
     };
-    let window = Duration::from_secs(3600);
-    let long = Wall::from_micros(u64::MAX / 2);
     {
         let store = at(&folder.0);
-        for number in 1..=4 {
-            store.create(&session(number), CALL).await.unwrap();
-            store
-                .index(&uid, &id(number), window, 10, CALL)
-                .await
-                .unwrap();
-            store.arm(&id(number), long, CALL).await.unwrap();
+        for number in 1..=2 {
+            let past = Wall::from_micros(1);
+            store.arm(&id(number), past, CALL).await.unwrap();
+            let ended = ended(number);
+            assert_eq!(store.finish(&ended, 10, CALL).await, Ok(true));
         }
-        patch_as(&store, 1, add(5), Some(seq(1)), CALL)
-            .await
-            .unwrap();
-        let rotation = Rotation::Habit {
-            successor: vec![7],
-            tombstone: window,
-        };
-        store
-            .rotate(&id(2), &on_tag_of(2, 9), &rotation, CALL)
-            .await
-            .unwrap();
-        store
-            .destroy(&id(3), Reason::SignedOut, window, CALL)
-            .await
-            .unwrap();
-        store
-            .put_capsule(&uid, &content, window, CALL)
-            .await
-            .unwrap();
-        store
-            .put_blob(&id(1), "big", &[1; 5000], long, CALL)
-            .await
-            .unwrap();
-        assert!(store.finish(&ended(3), 10, CALL).await.unwrap());
-        assert!(store.finish(&ended(4), 10, CALL).await.unwrap());
-        let events = store.events(&consumer, 1, window, CALL).await.unwrap();
-        assert_eq!(events[0].ended, ended(3));
-        store.unindex(&uid, &[id(3)], CALL).await.unwrap();
+        let events = store.events(&consumer, 1, hour, CALL).await.unwrap();
+        assert_eq!(events[0].ended, ended(1));
         store.close();
     }
 
     let store = at(&folder.0);
 
-    assert_eq!(hits(&store, 1).await, 5);
-    let again = patch_as(&store, 1, add(5), Some(seq(1)), CALL)
-        .await
-        .unwrap()
-        .reply;
-    assert!(matches!(again, Patched::AlreadyApplied { .. }), "{again:?}");
-    let rotated = Gone::Rotated { successor: vec![7] };
-    assert_eq!(show(&store, 2).await, Err(rotated));
-    assert_eq!(show(&store, 3).await, Err(Gone::Destroyed));
-    assert_eq!(store.capsule(&uid, CALL).await, Ok(content));
-    let blob = store.blob(&id(1), "big", CALL).await.unwrap();
-    assert_eq!(blob, Some(vec![1; 5000]));
-    let sessions = store.sessions_of(&uid, 10, CALL).await.unwrap();
-    assert_eq!(sessions.len(), 3);
-    let fate = store.fate(&id(2), CALL).await.unwrap();
-    assert_eq!(
-        fate,
-        Fate::Moved {
-            to: on_tag_of(2, 9)
-        }
-    );
-    let rest = store.events(&consumer, 10, window, CALL).await.unwrap();
+    assert_eq!(store.finish(&ended(1), 10, CALL).await, Ok(false));
+    let rest = store.events(&consumer, 10, hour, CALL).await.unwrap();
     assert_eq!(rest.len(), 1);
-    assert_eq!(rest[0].ended, ended(4));
-    let both = store
-        .events(&consumer, 10, Duration::ZERO, CALL)
-        .await
-        .unwrap();
-    assert_eq!(both.len(), 2);
-    assert!(!store.finish(&ended(3), 10, CALL).await.unwrap());
+    assert_eq!(rest[0].ended, ended(2));
+    let abandoned = store.events(&consumer, 10, Duration::ZERO, CALL).await;
+    let abandoned = abandoned.unwrap();
+    assert_eq!(abandoned.len(), 2);
+    let ids = abandoned.iter().map(|event| event.id).collect::<Vec<_>>();
+    let acknowledged = store.acknowledge(&consumer.group, &ids, CALL).await;
+    assert_eq!(acknowledged, Ok(2));
 }
 
 fn on_tag_of(number: u32, other: u32) -> SessionId {
