@@ -1,9 +1,11 @@
 //! The backends, each with real servers where it has any.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use tidegate_core::session::{Fields, Version};
 use tidegate_lab::peers::{Cluster, ClusterSetup, RedisServer, SentinelSetup, Sentinels};
+use tidegate_store::embedded::{Embedded, EmbeddedPlan};
 use tidegate_store::redis::{Address, Arrangement, Credentials, Redis, RedisPlan, Use};
 use tidegate_store::{Background, SessionStore};
 
@@ -22,7 +24,12 @@ enum Servers {
     Standalone(RedisServer),
     Sentinels(Sentinels),
     Cluster(Cluster),
+    File(Folder),
+    Nothing,
 }
+
+/// A folder for one backend, removed with it.
+struct Folder(PathBuf);
 
 impl Backend {
     pub(crate) fn standalone() -> Self {
@@ -45,6 +52,26 @@ impl Backend {
         let servers = Cluster::start(&ClusterSetup::default()).unwrap();
         let addresses = servers.addresses().into_iter().map(address).collect();
         Self::redis(Arrangement::Cluster(addresses), Servers::Cluster(servers))
+    }
+
+    pub(crate) fn memory() -> Self {
+        Self::embedded(None, Servers::Nothing)
+    }
+
+    pub(crate) fn file() -> Self {
+        let name = format!("tidegate-conformance-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let plan = Some(folder.clone());
+        Self::embedded(plan, Servers::File(Folder(folder)))
+    }
+
+    fn embedded(folder: Option<PathBuf>, servers: Servers) -> Self {
+        let store = Embedded::start(EmbeddedPlan::at(folder)).unwrap();
+        Self {
+            store: SessionStore::Embedded(store),
+            _thread: Background::start().unwrap(),
+            _servers: servers,
+        }
     }
 
     fn redis(arrangement: Arrangement, servers: Servers) -> Self {
@@ -74,6 +101,12 @@ impl Backend {
             })
             .await;
         }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

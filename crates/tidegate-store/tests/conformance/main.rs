@@ -29,6 +29,16 @@ use world::World;
 type Rule = Pin<Box<dyn Future<Output = ()>>>;
 
 #[test]
+fn the_embedded_store_keeps_the_rules() {
+    keeps_the_rules(&Backend::file());
+}
+
+#[test]
+fn the_embedded_store_without_a_file_keeps_the_rules() {
+    keeps_the_rules(&Backend::memory());
+}
+
+#[test]
 fn redis_on_its_own_keeps_the_rules() {
     keeps_the_rules(&Backend::standalone());
 }

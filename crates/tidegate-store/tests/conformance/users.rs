@@ -148,7 +148,11 @@ async fn the_index_stays_bounded(world: World) {
     let mut last = world.id();
     for _ in 0..10_000 {
         last = world.id();
-        world.store.index(&uid, &last, DAY, 200, CALL).await.unwrap();
+        world
+            .store
+            .index(&uid, &last, DAY, 200, CALL)
+            .await
+            .unwrap();
     }
 
     let listed = world.store.sessions_of(&uid, 10_000, CALL).await.unwrap();
