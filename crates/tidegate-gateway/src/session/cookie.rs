@@ -78,19 +78,29 @@ impl Cookies {
     }
 
     fn set(&mut self, plan: &SessionPlan, name: &str, value: &str, life: Option<Duration>) {
-        let secure = match plan.cookies.transport() {
-            Transport::Tls => "; Secure",
-            Transport::Insecure => "",
-        };
-        let life = match life {
-            None => String::new(),
-            Some(life) => format!("; Max-Age={}", life.as_secs()),
-        };
-        let line = format!("{name}={value}; Path=/{life}{secure}; HttpOnly; SameSite=Lax");
-        let mut line = HeaderValue::try_from(line).expect("our cookies are plain ASCII");
-        line.set_sensitive(true);
-        self.0.push(line);
+        self.0.push(line(plan, name, value, life));
     }
+}
+
+/// What sets a cookie.
+pub(crate) fn line(
+    plan: &SessionPlan,
+    name: &str,
+    value: &str,
+    life: Option<Duration>,
+) -> HeaderValue {
+    let secure = match plan.cookies.transport() {
+        Transport::Tls => "; Secure",
+        Transport::Insecure => "",
+    };
+    let life = match life {
+        None => String::new(),
+        Some(life) => format!("; Max-Age={}", life.as_secs()),
+    };
+    let line = format!("{name}={value}; Path=/{life}{secure}; HttpOnly; SameSite=Lax");
+    let mut line = HeaderValue::try_from(line).expect("our cookies are plain ASCII");
+    line.set_sensitive(true);
+    line
 }
 
 /// The value of the affinity cookie: the node's name and what shows that we have said it.

@@ -8,6 +8,7 @@ mod attributes;
 mod claim;
 mod commands;
 mod cookie;
+mod fresh;
 mod guest;
 mod item;
 mod jar;
@@ -17,6 +18,7 @@ mod ticket;
 mod token;
 mod work;
 
+pub use fresh::{Fresh, fresh};
 pub use keys::{BadKeys, Keys, draw_line};
 pub use plan::{
     Affinity, BadAffinity, BadExposed, CookiePlan, Exposed, Need, OnUnstored, RouteSession,
