@@ -5,6 +5,7 @@ mod blobs;
 mod counts;
 mod ends;
 mod failover;
+mod inspect;
 mod keys;
 mod line;
 mod link;
@@ -22,6 +23,7 @@ mod slot;
 mod supervisor;
 mod users;
 
+pub use inspect::{Found, Inspection, inspect};
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
 
 pub(crate) use script::Run;
