@@ -1,5 +1,17 @@
 //! What runs beside the data path on a node: the sidecar API for applications of any language.
+//!
+//! An application that needs more of its sessions than headers can say asks here, over a Unix socket
+//! or a loopback address: all of a session, changes that depend on what is there, large values, the
+//! sessions of a user, the ends of sessions. `src/api/openapi.json` describes it.
 
+mod api;
+mod counts;
+mod mint;
 mod plan;
+mod server;
+mod stall;
 
+pub use counts::Tally;
+pub use mint::{Mint, Minted};
 pub use plan::{Listen, SidecarPlan};
+pub use server::{Sidecar, SidecarError};

@@ -1,0 +1,185 @@
+//! The API: one table of paths, and what each of them does.
+
+mod blobs;
+mod events;
+mod input;
+mod parts;
+mod problem;
+mod sessions;
+mod users;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any, delete, get, post, put};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use tidegate_store::desk::Desk;
+
+use crate::mint::Mint;
+
+pub(crate) use events::WAIT_MS_MAX;
+pub(crate) use problem::Problem;
+
+/// The description of this API in its own words, for people and for generators of clients.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// Where ends of sessions are waited for.
+pub(crate) const EVENTS_PATH: &str = "/v1/events";
+
+/// What the handlers work with.
+pub(crate) struct Api {
+    desk: Desk,
+    mint: Mint,
+    /// Longest time for an answer.
+    timeout: Duration,
+}
+
+/// One path: its pattern, its methods, and what handles them.
+type Route = (
+    &'static str,
+    &'static [&'static str],
+    MethodRouter<Arc<Api>>,
+);
+
+impl Api {
+    /// The API over `desk`.
+    pub(crate) const fn new(desk: Desk, mint: Mint, timeout: Duration) -> Self {
+        Self {
+            desk,
+            mint,
+            timeout,
+        }
+    }
+
+    /// Every path with its handler.
+    pub(crate) fn router(self) -> Router {
+        let mut router = Router::new();
+        for (path, _, handlers) in routes() {
+            router = router.route(path, handlers);
+        }
+        // Bodies are read and bounded before a handler sees them.
+        router
+            .layer(DefaultBodyLimit::disable())
+            .fallback(no_such_path)
+            .method_not_allowed_fallback(no_such_method)
+            .with_state(Arc::new(self))
+    }
+}
+
+/// The table of paths.
+fn routes() -> Vec<Route> {
+    vec![
+        ("/v1/sessions", &["post"], post(sessions::create)),
+        (
+            "/v1/sessions/{session}",
+            &["get", "patch", "delete"],
+            get(sessions::show)
+                .patch(sessions::patch)
+                .merge(delete(sessions::destroy)),
+        ),
+        (
+            "/v1/sessions/{session}/rotate",
+            &["post"],
+            post(sessions::rotate),
+        ),
+        (
+            "/v1/sessions/{session}/blobs/{name}",
+            &["get", "put"],
+            get(blobs::show).merge(put(blobs::put)),
+        ),
+        ("/v1/users/{uid}/sessions", &["get"], get(users::sessions)),
+        ("/v1/users/{uid}/sign-out", &["post"], post(users::sign_out)),
+        (EVENTS_PATH, &["get"], get(events::next)),
+        ("/v1/events/ack", &["post"], post(events::ack)),
+        ("/v1/permits", &["post"], any(permits)),
+        ("/v1/openapi.json", &["get"], get(openapi)),
+    ]
+}
+
+async fn openapi() -> Response {
+    let mut response = OPENAPI.into_response();
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// The place of permits for calls to dependencies is kept.
+async fn permits() -> Problem {
+    Problem::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "not_implemented",
+        "permits for calls to dependencies come later",
+    )
+}
+
+async fn no_such_path() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "no_such_path",
+        "there is no such path; /v1/openapi.json describes those that there are",
+    )
+}
+
+async fn no_such_method() -> Problem {
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "no_such_method",
+        "the path has no such method; /v1/openapi.json describes those that it has",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_openapi_document_describes_every_path_and_no_other() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut described = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for method in methods.as_object().unwrap().keys() {
+                if method != "parameters" {
+                    described.insert(format!("{method} {path}"));
+                }
+            }
+        }
+
+        let served: BTreeSet<String> = routes()
+            .iter()
+            .flat_map(|(path, methods, _)| {
+                methods.iter().map(move |method| format!("{method} {path}"))
+            })
+            .collect();
+
+        assert_eq!(described, served);
+    }
+
+    #[test]
+    fn every_reference_in_the_openapi_document_leads_somewhere() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut ahead = vec![&document];
+        let mut references = 0;
+        while let Some(value) = ahead.pop() {
+            match value {
+                serde_json::Value::Object(members) => {
+                    if let Some(target) = members.get("$ref").and_then(|target| target.as_str()) {
+                        references += 1;
+                        let pointer = target.strip_prefix('#').unwrap();
+                        assert!(document.pointer(pointer).is_some(), "{target}");
+                    }
+                    ahead.extend(members.values());
+                }
+                serde_json::Value::Array(items) => ahead.extend(items),
+                _ => {}
+            }
+        }
+        assert!(references > 10);
+    }
+}

@@ -1,0 +1,385 @@
+//! Listens, accepts, and holds every request to its bounds before the API sees it.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::uri::Authority;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tidegate_store::desk::Desk;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::api::{Api, EVENTS_PATH, Problem, WAIT_MS_MAX};
+use crate::counts::{Counts, Tally};
+use crate::mint::Mint;
+use crate::plan::{Listen, SidecarPlan};
+use crate::stall::Watched;
+
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Header fields of a request.
+const HEADERS_MAX: usize = 64;
+/// Requests that wait for the ends of sessions; they are counted apart, since each takes long and
+/// costs nothing.
+const POLLS_MAX: usize = 64;
+/// The socket is for its owner and group alone.
+const SOCKET_MODE: u32 = 0o660;
+/// The longest time for a head to arrive, and for a connection to be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long to wait after the system refused a connection: it has no files left, most often.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A running sidecar. Dropping it ends it.
+#[derive(Debug)]
+pub struct Sidecar {
+    listen: Listen,
+    counts: Arc<Counts>,
+    /// Held for as long as it runs.
+    _alive: oneshot::Sender<()>,
+    socket: Option<PathBuf>,
+}
+
+/// Why a sidecar does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SidecarError {
+    /// The socket or the address is not to be had.
+    #[error("cannot listen on {listen}")]
+    Listen {
+        /// Where.
+        listen: Listen,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is a file at the socket's path that is none of ours.
+    #[error("{} is there already and is no socket: it is left alone", .0.display())]
+    Occupied(PathBuf),
+    /// Another process listens on the socket.
+    #[error("another process listens on {}", .0.display())]
+    InUse(PathBuf),
+    /// The system gives no thread.
+    #[error("the sidecar's thread does not start")]
+    Thread(#[source] io::Error),
+}
+
+/// What every connection shares.
+struct Shared {
+    router: Router,
+    requests: Semaphore,
+    polls: Semaphore,
+    connections: Arc<Semaphore>,
+    plan: SidecarPlan,
+    counts: Arc<Counts>,
+}
+
+enum Listener {
+    Socket(UnixListener),
+    Loopback(TcpListener),
+}
+
+impl Sidecar {
+    /// Starts serving what `desk` knows, in a thread of its own. New sessions get ids of `mint`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot listen.
+    pub fn start(plan: SidecarPlan, desk: Desk, mint: Mint) -> Result<Self, SidecarError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(SidecarError::Thread)?;
+        let (listener, listen) = {
+            // A listener belongs to the runtime that it was made in.
+            let _guard = runtime.enter();
+            bind(&plan.listen)?
+        };
+        let socket = match &listen {
+            Listen::Socket(path) => Some(path.clone()),
+            Listen::Loopback(_) => None,
+        };
+        let counts = Arc::new(Counts::default());
+        let shared = Arc::new(Shared {
+            router: Api::new(desk, mint, plan.timeout).router(),
+            requests: Semaphore::new(plan.requests_max),
+            polls: Semaphore::new(POLLS_MAX),
+            connections: Arc::new(Semaphore::new(plan.connections_max)),
+            plan,
+            counts: counts.clone(),
+        });
+        let (alive, ended) = oneshot::channel::<()>();
+        std::thread::Builder::new()
+            .name("tidegate-sidecar".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = accept(listener, shared) => {}
+                        _ = ended => {}
+                    }
+                });
+                runtime.shutdown_background();
+            })
+            .map_err(SidecarError::Thread)?;
+        Ok(Self {
+            listen,
+            counts,
+            _alive: alive,
+            socket,
+        })
+    }
+
+    /// Where it listens; with the port that the system chose, where it was asked to choose.
+    pub const fn listen(&self) -> &Listen {
+        &self.listen
+    }
+
+    /// What was counted since the start.
+    pub fn tally(&self) -> Tally {
+        self.counts.tally()
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        if let Some(path) = &self.socket {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn bind(listen: &Listen) -> Result<(Listener, Listen), SidecarError> {
+    let failed = |source| SidecarError::Listen {
+        listen: listen.clone(),
+        source,
+    };
+    match listen {
+        Listen::Socket(path) => {
+            clear(path)?;
+            let listener = bind_private(path).map_err(failed)?;
+            Ok((Listener::Socket(listener), listen.clone()))
+        }
+        Listen::Loopback(address) => {
+            let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+            listener.set_nonblocking(true).map_err(failed)?;
+            let address: SocketAddr = listener.local_addr().map_err(failed)?;
+            let listener = TcpListener::from_std(listener).map_err(failed)?;
+            Ok((Listener::Loopback(listener), Listen::Loopback(address)))
+        }
+    }
+}
+
+/// Takes away a socket that an earlier process has left, and nothing else.
+fn clear(path: &Path) -> Result<(), SidecarError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(SidecarError::Occupied(path.to_owned()));
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(SidecarError::InUse(path.to_owned()));
+    }
+    // Where it cannot be removed, binding says why.
+    let _ = fs::remove_file(path);
+    Ok(())
+}
+
+/// Binds a socket that nobody else could ever open: under another name first, and moved when its
+/// mode is right.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = PathBuf::from(draft);
+    let _ = fs::remove_file(&draft);
+    let listener = UnixListener::bind(&draft)?;
+    fs::set_permissions(&draft, fs::Permissions::from_mode(SOCKET_MODE))?;
+    fs::rename(&draft, path)?;
+    Ok(listener)
+}
+
+async fn accept(listener: Listener, shared: Arc<Shared>) {
+    loop {
+        let slot = shared.connections.clone().acquire_owned().await;
+        let slot = slot.expect("the semaphore is never closed");
+        let accepted = match &listener {
+            Listener::Socket(listener) => {
+                let accepted = listener.accept().await;
+                accepted.map(|(stream, _)| spawn(stream, &shared, slot))
+            }
+            Listener::Loopback(listener) => {
+                let accepted = listener.accept().await;
+                accepted.map(|(stream, _)| {
+                    let _ = stream.set_nodelay(true);
+                    spawn(stream, &shared, slot);
+                })
+            }
+        };
+        if let Err(error) = accepted {
+            tracing::warn!(%error, "the sidecar cannot accept a connection");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+}
+
+/// Serves one connection in a task of its own, which gives its `slot` back.
+fn spawn(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    shared: &Arc<Shared>,
+    slot: OwnedSemaphorePermit,
+) {
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        let _slot = slot;
+        let timeout = shared.plan.timeout;
+        let stream = TokioIo::new(Watched::new(stream, timeout));
+        let service = service_fn(|request| {
+            let shared = shared.clone();
+            async move { Ok::<_, Infallible>(handle(&shared, request).await) }
+        });
+        // An error is a client that left or that speaks no HTTP: nothing that we could answer.
+        let _ = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(stream, service)
+            .await;
+    });
+}
+
+/// Answers a request within the bounds of the plan.
+async fn handle(shared: &Shared, request: Request<Incoming>) -> Response {
+    let counts = &shared.counts;
+    counts.requests.count();
+    if let Err(problem) = check(&request, &shared.plan) {
+        counts.refused.count();
+        return problem.into_response();
+    }
+    let is_poll = request.method() == Method::GET && request.uri().path() == EVENTS_PATH;
+    let (slots, budget) = if is_poll {
+        let longest = Duration::from_millis(WAIT_MS_MAX);
+        (&shared.polls, shared.plan.timeout + longest)
+    } else {
+        (&shared.requests, shared.plan.timeout)
+    };
+    let Ok(_slot) = slots.try_acquire() else {
+        counts.busy.count();
+        return Problem::away("busy", "too many requests are under way").into_response();
+    };
+    let request = match read(request, &shared.plan).await {
+        Ok(request) => request,
+        Err(problem) => {
+            counts.refused.count();
+            return problem.into_response();
+        }
+    };
+    let router = TowerToHyperService::new(shared.router.clone());
+    let answer = hyper::service::Service::call(&router, request);
+    match tokio::time::timeout(budget, answer).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(_) => {
+            counts.late.count();
+            Problem::away(
+                "late",
+                "it took too long; it may have been done, or may still be",
+            )
+            .into_response()
+        }
+    }
+}
+
+/// Refuses what a page in somebody's browser could send: on a loopback address it reaches us.
+fn check(request: &Request<Incoming>, plan: &SidecarPlan) -> Result<(), Problem> {
+    let forbidden = |field, detail| {
+        Err(Problem::new(StatusCode::FORBIDDEN, "not_for_browsers", detail).about(field))
+    };
+    let headers = request.headers();
+    if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
+        return forbidden("Origin", "a page in a browser has no business here");
+    }
+    if matches!(plan.listen, Listen::Loopback(_)) {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        if !host.is_some_and(is_loopback) {
+            return forbidden(
+                "Host",
+                "the request is for another host; write 127.0.0.1, [::1] or localhost",
+            );
+        }
+    }
+    let length = request.body().size_hint().lower();
+    if length > plan.body_bytes_max as u64 {
+        return Err(too_large(plan.body_bytes_max));
+    }
+    let is_put = request.method() == Method::PUT;
+    let json = headers.get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.to_str().unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default();
+        kind.trim().eq_ignore_ascii_case("application/json")
+    });
+    if !request.body().is_end_stream() && !is_put && !json {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not_json",
+            "the body is to be application/json",
+        )
+        .about("Content-Type"));
+    }
+    Ok(())
+}
+
+fn is_loopback(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else {
+        return false;
+    };
+    let name = authority.host().trim_matches(['[', ']']);
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// The request with all of its body, which must come in time and not be too large.
+async fn read(request: Request<Incoming>, plan: &SidecarPlan) -> Result<Request<Body>, Problem> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, plan.body_bytes_max).collect();
+    let body = match tokio::time::timeout(plan.timeout, body).await {
+        Err(_) => {
+            return Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "slow_body",
+                "the body did not come in time",
+            ));
+        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return Err(too_large(plan.body_bytes_max));
+        }
+        Ok(Err(error)) => return Err(Problem::invalid("body", error.to_string())),
+        Ok(Ok(body)) => body.to_bytes(),
+    };
+    Ok(Request::from_parts(parts, Body::from(body)))
+}
+
+fn too_large(most: usize) -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "body_too_large",
+        format!("a body may have {most} bytes"),
+    )
+    .about("body")
+}
