@@ -2,7 +2,9 @@
 
 mod config;
 mod demo;
+mod explain;
 mod log;
+mod online;
 mod run;
 mod secrets;
 mod session;
@@ -36,6 +38,19 @@ enum Command {
     Check {
         /// The file.
         file: PathBuf,
+        /// Connect to the servers of [store] too, and say which of their settings to change.
+        #[arg(long)]
+        online: bool,
+    },
+    /// Say what would happen to a request, and why, and how safe what it writes is.
+    Explain {
+        /// The configuration file.
+        file: PathBuf,
+        /// A method and a path or URL, such as 'POST /checkout'.
+        request: String,
+        /// A header that the request has.
+        #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+        headers: Vec<String>,
     },
     /// Look at sessions, end them, and make keys for them.
     #[command(subcommand)]
@@ -81,7 +96,13 @@ struct RunArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(args),
-        Command::Check { file } => check(&file),
+        Command::Check { file, online } => check(&file, online),
+        Command::Explain {
+            file,
+            request,
+            headers,
+        } => load(Some(&file), &Flags::default())
+            .and_then(|setup| explain::explain(&setup, &request, &headers)),
         Command::Session(command) => session::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
@@ -125,17 +146,21 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     run::run(setup)
 }
 
-fn check(file: &Path) -> anyhow::Result<ExitCode> {
+fn check(file: &Path, online: bool) -> anyhow::Result<ExitCode> {
     let setup = load(Some(file), &Flags::default())?;
     let summary = Summary(&setup).to_string();
-    let written = writeln!(
-        std::io::stdout(),
-        "{}: ok\n\n{}",
-        file.display(),
-        summary.trim_end()
-    );
-    match written {
-        // Who has read enough, as `head` does, has been told enough.
+    let page = format!("{}: ok\n\n{}", file.display(), summary.trim_end());
+    let code = print(&page)?;
+    if online {
+        online::check(&setup)
+    } else {
+        Ok(code)
+    }
+}
+
+/// Prints a page. Who has read enough, as `head` does, has been told enough.
+fn print(page: &str) -> anyhow::Result<ExitCode> {
+    match writeln!(std::io::stdout(), "{page}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(error).context("cannot write to standard output")
         }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidegate_core::limit::Kind;
+use tidegate_fleet::{Mint, Minted, Sidecar};
 use tidegate_gateway::Gateway;
 use tidegate_gateway::plan::{AppPlan, Plan};
+use tidegate_gateway::session::fresh;
 use tidegate_store::desk::{Backend, Desk};
 use tidegate_store::redis::Use;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -44,6 +46,8 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     // Before the gateway is ready, so that no signal can slip through between.
     let mut signals = Signals::listen()?;
     let desk = start_desk(&mut setup)?;
+    // Before the gateway, so that an application that is ready finds it.
+    let sidecar = start_sidecar(&setup, desk.as_ref())?;
     let gateway = Gateway::start_with(setup.gateway, desk.clone())?;
 
     let admin = gateway
@@ -56,6 +60,9 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
         "tidegate: listening on {}, admin {admin}",
         gateway.address()
     );
+    if let Some(sidecar) = &sidecar {
+        let _ = writeln!(stdout, "tidegate: sidecar on {}", sidecar.listen());
+    }
     let _ = stdout.flush();
 
     let name = signals.next().await;
@@ -65,6 +72,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     tokio::select! {
         finished = finished => {
             finished.context("a gateway thread has failed")?;
+            drop(sidecar);
             if let Some(desk) = desk {
                 desk.close(STORE_CLOSE_WITHIN).await;
             }
@@ -94,6 +102,30 @@ fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
         plan.backend = Backend::Redis(secrets::with_passwords(servers)?);
     }
     Ok(Some(Desk::start(plan).context("sessions cannot be kept")?))
+}
+
+/// Starts what applications on this machine ask, if they may.
+fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Result<Option<Sidecar>> {
+    let (Some(plan), Some(desk)) = (&setup.sidecar, desk) else {
+        return Ok(None);
+    };
+    // With the fleet's keys: those of all applications are the same.
+    let sessions = setup
+        .gateway
+        .apps
+        .iter()
+        .find_map(|app| app.sessions.clone());
+    let sessions = sessions.context("there are no sessions to ask for")?;
+    let rest = desk.plan().lives.signed_in.absolute;
+    let mint = Mint::new(move |tag| {
+        let fresh = fresh(&sessions, tag, rest);
+        Minted {
+            id: fresh.id,
+            set_cookie: fresh.set_cookie,
+            successor: fresh.successor,
+        }
+    });
+    Ok(Some(Sidecar::start(plan.clone(), desk.clone(), mint)?))
 }
 
 /// The signals that end the process.

@@ -11,18 +11,26 @@ const REPLICAS_MAX: u8 = 16;
 /// A visitor waits for so long at most.
 const WITHIN_MAX: Duration = Duration::from_secs(5);
 
-/// The durability of every class, by [`WriteClass::index`].
-pub(crate) fn durabilities(section: &Section<'_>) -> [Durability; WriteClass::ALL.len()] {
+/// The durability of every class, by [`WriteClass::index`]. With `one_server` there are no replicas
+/// to wait for unless somebody says so.
+pub(crate) fn durabilities(
+    section: &Section<'_>,
+    one_server: bool,
+) -> [Durability; WriteClass::ALL.len()] {
     WriteClass::ALL.map(|class| {
+        let mut usual = class.usual();
+        if one_server {
+            usual.wait = None;
+        }
         // A touch rides on a read, and its loss is a session that ends a minute early.
         if class == WriteClass::Touch {
-            return class.usual();
+            return usual;
         }
         let Some(text) = section.text_if_set(class.name()) else {
-            return class.usual();
+            return usual;
         };
         if !section.sound(&[class.name()]) {
-            return class.usual();
+            return usual;
         }
         parse(text).unwrap_or_else(|why| {
             section.refuse(
@@ -30,7 +38,7 @@ pub(crate) fn durabilities(section: &Section<'_>) -> [Durability; WriteClass::AL
                 format!("`{} = \"{text}\"` {why}", class.name()),
                 "write \"async\", \"redo\", \"wait(1, 50ms) degrade\" or \"redo + wait(1, 50ms) fail\", say",
             );
-            class.usual()
+            usual
         })
     })
 }
@@ -134,7 +142,9 @@ mod tests {
             let class = WriteClass::ALL
                 .into_iter()
                 .find(|class| class.name() == key.name);
-            assert_eq!(show(class.unwrap().usual()), key.otherwise.to_string());
+            let said = key.otherwise.to_string();
+            let usual = said.split(", with one server").next().unwrap();
+            assert_eq!(show(class.unwrap().usual()), usual);
         }
     }
 

@@ -28,6 +28,7 @@ use tidegate_fleet::{Listen, SidecarPlan};
 use tidegate_gateway::plan::Plan;
 use toml::de::DeTable;
 
+pub(crate) use durability::show as show_durability;
 pub(crate) use file::read;
 pub(crate) use limit::capped;
 use problem::Problems;
@@ -35,8 +36,9 @@ pub(crate) use problem::Refused;
 use section::Section;
 pub(crate) use section::closest;
 pub(crate) use sessions::{KeyFile, Sessions};
-pub(crate) use store::{Servers, Store};
+pub(crate) use store::{Servers, Store, may_be_evicted};
 pub(crate) use summary::Summary;
+pub(crate) use summary::kept::place;
 use tree::{Node, Origin, Table, Value, graft, subtable};
 
 /// What the command line says; it overrides the file.

@@ -10,7 +10,7 @@ use tidegate_gateway::session::{
     Affinity, CookiePlan, Exposed, Keys, Need, OnUnstored, RouteSession, SessionPlan, Transport,
 };
 use tidegate_store::desk::{AttributePlan, Attributes, Backend, DeskPlan, Resume, SessionLives};
-use tidegate_store::redis::Use;
+use tidegate_store::redis::{Arrangement, Use};
 
 use super::durability;
 use super::keys::CLASSES;
@@ -71,6 +71,9 @@ pub(crate) fn sessions(root: &Section<'_>, store: &Store, problems: &Problems) -
     };
     let ceilings = ceilings(&section);
     let servers = store.servers(Use::Sessions);
+    let usual = DeskPlan::default();
+    let one_server = servers
+        .is_some_and(|servers| matches!(servers.plan.arrangement, Arrangement::Standalone(_)));
     let desk = DeskPlan {
         backend: servers.map_or_else(
             || Backend::Embedded(Some(store.path.clone())),
@@ -80,17 +83,15 @@ pub(crate) fn sessions(root: &Section<'_>, store: &Store, problems: &Problems) -
         ceilings,
         blob_bytes_max: blob_max(&section, ceilings),
         attributes,
-        durability: durability::durabilities(&durability),
+        durability: durability::durabilities(&durability, one_server),
         l1_bytes: section.bytes("l1"),
         trust: section.span("trust"),
         resume: Resume {
             window: section.span("resume"),
             sessions_max: section.count("sessions_per_user_max"),
         },
-        operation: servers.map_or(DeskPlan::default().operation, |servers| {
-            servers.plan.operation_timeout
-        }),
-        ..DeskPlan::default()
+        operation: servers.map_or(usual.operation, |servers| servers.plan.operation_timeout),
+        ..usual
     };
     Some(Sessions {
         desk,

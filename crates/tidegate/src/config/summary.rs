@@ -1,5 +1,7 @@
 //! What follows from a configuration, for a person to read before it is used.
 
+pub(super) mod kept;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use tidegate_core::facts::Class;
 use tidegate_core::limit::{Bounds, Kind};
 use tidegate_core::queue::Discipline;
 use tidegate_gateway::plan::{AppPlan, Mode, RoutePlan};
+use tidegate_gateway::session::Need;
 
 use super::{Setup, limit};
 
@@ -35,6 +38,7 @@ impl fmt::Display for Summary<'_> {
             span(plan.drain.delay),
             span(plan.drain.timeout)
         )?;
+        kept::show(f, self.0)?;
         plan.apps.iter().try_for_each(|app| show_app(f, app))
     }
 }
@@ -167,17 +171,21 @@ fn show_bulkheads(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
 }
 
 fn show_routes(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Result {
-    let rows: Vec<[String; 6]> = app.routes.iter().map(|route| row(app, route)).collect();
-    let heading = ["route", "methods", "paths", "class", "group", "patience"].map(str::to_owned);
-    let mut widths = [0; 6];
+    let rows: Vec<[String; 7]> = app.routes.iter().map(|route| row(app, route)).collect();
+    let heading = [
+        "route", "methods", "paths", "class", "group", "patience", "session",
+    ];
+    let columns = if app.sessions.is_some() { 7 } else { 6 };
+    let heading = heading.map(str::to_owned);
+    let mut widths = [0; 7];
     for row in std::iter::once(&heading).chain(&rows) {
-        for (width, cell) in widths.iter_mut().zip(row) {
+        for (width, cell) in widths.iter_mut().zip(row).take(columns) {
             *width = (*width).max(cell.chars().count());
         }
     }
     for row in std::iter::once(&heading).chain(&rows) {
         let mut line = String::from(" ");
-        for (cell, width) in row.iter().zip(widths) {
+        for (cell, width) in row.iter().zip(widths).take(columns) {
             line += &format!(" {cell:width$} ");
         }
         writeln!(f, "{}", line.trim_end())?;
@@ -201,7 +209,7 @@ fn warn_of_short_patience(f: &mut fmt::Formatter<'_>, app: &AppPlan) -> fmt::Res
     Ok(())
 }
 
-fn row(app: &AppPlan, route: &RoutePlan) -> [String; 6] {
+fn row(app: &AppPlan, route: &RoutePlan) -> [String; 7] {
     let methods: Vec<&str> = route
         .matches
         .methods
@@ -228,7 +236,28 @@ fn row(app: &AppPlan, route: &RoutePlan) -> [String; 6] {
         route.class.map_or("by request", Class::name).to_owned(),
         group.unwrap_or_else(|| "default".to_owned()),
         span(route.patience),
+        session(route),
     ]
+}
+
+/// What the route has to do with sessions.
+pub(super) fn session(route: &RoutePlan) -> String {
+    let names: Vec<&str> = route
+        .session
+        .exposed
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let need = match route.session.need {
+        Need::None => return "none".to_owned(),
+        Need::Optional => "optional",
+        Need::Required => "required",
+    };
+    if names.is_empty() {
+        need.to_owned()
+    } else {
+        format!("{need}: {}", names.join(" "))
+    }
 }
 
 fn slots(portion: Portion, limit: &Kind) -> String {

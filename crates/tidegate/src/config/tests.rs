@@ -527,3 +527,48 @@ fn far_too_many_routes_are_refused_in_no_time() {
 
     assert_eq!(app_error(&routes).0, "20000 routes in one application");
 }
+
+#[test]
+fn the_summary_says_where_sessions_are_and_how_safe() {
+    let text = format!(
+        "{MINIMAL}[[app.route]]\nname = \"pay\"\npath = \"/pay\"\nsession = \"required\"\n\
+         session_fields = [\"cart\"]\n\
+         [store]\nurl = \"redis://10.0.0.5\"\n[store.limits]\nurl = \"redis://10.0.0.6\"\n\
+         [sessions]\nkey_file = \"/k\"\n[sidecar]\nlisten = \"unix:/run/t.sock\"\n"
+    );
+
+    let summary = Summary(&setup(&text)).to_string();
+
+    for said in [
+        "sessions, room, bus in the server 10.0.0.5:6379, database 0",
+        "limits in the server 10.0.0.6:6379",
+        "cookie    __Host-tg, ticket __Host-tgt, keys in /k",
+        "at a sign-in cart locale; for the next session cart",
+        "work redo, sign-in redo,",
+        "sidecar   on unix:/run/t.sock",
+        "required: cart",
+    ] {
+        assert!(summary.contains(said), "{said}\n{summary}");
+    }
+    assert!(!summary.contains("warning"), "{summary}");
+    assert!(!Summary(&setup(MINIMAL)).to_string().contains("session"));
+}
+
+#[test]
+fn uses_that_need_different_eviction_policies_are_warned_of_on_one_server() {
+    let warnings = |limits: &str| {
+        let text = format!("{MINIMAL}[store]\nurl = \"redis://a\"\n[store.limits]\n{limits}\n");
+        let summary = Summary(&setup(&text)).to_string();
+        summary.matches("warning   limits may be evicted").count()
+    };
+
+    assert_eq!(warnings("database = 1"), 1, "a database is no server");
+    assert_eq!(warnings("url = \"redis://a:6379\""), 1);
+    assert_eq!(warnings("url = \"redis://b\""), 0);
+    let shared = format!("{MINIMAL}[store]\nurl = \"redis://a\"\n");
+    assert!(
+        Summary(&setup(&shared))
+            .to_string()
+            .contains("needs     maxmemory-policy noeviction at a:6379")
+    );
+}

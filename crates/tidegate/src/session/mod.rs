@@ -1,9 +1,7 @@
 //! `tidegate session`: looks at sessions, ends them, and makes keys for them.
 
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Subcommand;
 use tidegate_gateway::session::draw_line;
 
@@ -19,16 +17,6 @@ pub(crate) enum Command {
 /// Does what `command` says.
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Key => print(&draw_line()),
-    }
-}
-
-/// Prints a line. Who has read enough, as `head` does, has been told enough.
-fn print(line: &str) -> anyhow::Result<ExitCode> {
-    match writeln!(std::io::stdout(), "{line}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(ExitCode::SUCCESS),
+        Command::Key => crate::print(&draw_line()),
     }
 }

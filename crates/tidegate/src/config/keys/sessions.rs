@@ -304,12 +304,12 @@ pub(crate) const DURABILITY: &[Key] = &[
     key(
         "sign-in",
         Text("durability"),
-        Is("redo + wait(1, 50ms) degrade"),
+        Follows("redo + wait(1, 50ms) degrade, with one server redo"),
     ),
     key(
         "sign-out",
         Text("durability"),
-        Is("redo + wait(1, 50ms) degrade"),
+        Follows("redo + wait(1, 50ms) degrade, with one server redo"),
     ),
     key("capsule", Text("durability"), Is("redo")),
 ];

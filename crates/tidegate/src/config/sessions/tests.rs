@@ -7,6 +7,82 @@ use tidegate_core::session::{Durability, Fields};
 use super::*;
 use crate::config::tests::{MINIMAL, errors, setup};
 
+/// Keys of `[sessions]` and below that make no sense, what is said, and what is said to write.
+const SENSELESS: &[(&str, &str, &str)] = &[
+    ("cookie = \"a b\"", "is no name of a cookie", "__Host-tg"),
+    ("cookie = \"__Secure-tg\"", "a weaker prefix", "__Host-tg"),
+    ("key_file = \"/etc/\"", "names no file", "session.key"),
+    ("idle = \"13h\"", "less than `idle`, 13h", "lower idle"),
+    (
+        "absolute_anonymous = \"1m\"",
+        "less than `idle`, 30m",
+        "raise absolute_anonymous",
+    ),
+    (
+        "session_max = \"1KiB\"",
+        "less than `value_max`",
+        "room of one",
+    ),
+    ("blob_max = \"1KiB\"", "`blob_max` has no effect", "\"0B\""),
+    ("trust = \"1m\"", "is out of range", "from 0s to 5s"),
+    (
+        "carry = [\"a b\"]",
+        "`a b` is no name of an attribute",
+        "\"cart\"",
+    ),
+    (
+        "tiers = { gold = \"critcal\" }",
+        "tier \"gold\" has no class",
+        "\"critical\"",
+    ),
+    (
+        "tiers = { gold = 1 }",
+        "tier \"gold\" has no class",
+        "signed-in",
+    ),
+    (
+        "tiers = { \"a b\" = \"critical\" }",
+        "`a b` is no name of a tier",
+        "gold",
+    ),
+    ("affinity = \"gw 1\"", "will not do", "gw1"),
+    (
+        "on_conflict = \"retry\"",
+        "is not one of \"drop\", \"fail\"",
+        "write one of",
+    ),
+    (
+        "[[sessions.attribute]]\nname = \"\"",
+        "is no name of an attribute",
+        "\"cart\"",
+    ),
+    (
+        "[[sessions.attribute]]\nname = \"a\"\n[[sessions.attribute]]\nname = \"a\"",
+        "has a second row",
+        "put into one",
+    ),
+    (
+        "[[sessions.attribute]]\nname = \"a/b\"\nexpose = true",
+        "cannot be told in a header",
+        "sidecar",
+    ),
+    (
+        "[[sessions.attribute]]\nname = \"a\"\nresume = true",
+        "`resume` is true or false",
+        "resume = ",
+    ),
+    (
+        "[sessions.durability]\nwork = \"sync\"",
+        "`work = \"sync\"` is no durability",
+        "redo + wait(1, 50ms) fail",
+    ),
+    (
+        "[sessions.durability]\ntouch = \"redo\"",
+        "unknown key `touch`",
+        "",
+    ),
+];
+
 fn sessions_of(text: &str) -> Sessions {
     let setup = setup(&format!("{MINIMAL}{text}\n"));
     setup.sessions.expect("there is a section")
@@ -36,7 +112,7 @@ fn an_empty_section_is_the_usual_plan_in_a_file() {
     assert_eq!(sessions.key_file, KeyFile::Own("/state/session.key".into()));
     assert_eq!(sessions.gateway.cookies.session(), "__Host-tg");
     assert!(sessions.gateway.tickets);
-    assert_eq!(setup(MINIMAL).gateway.apps[0].sessions.is_some(), false);
+    assert!(setup(MINIMAL).gateway.apps[0].sessions.is_none());
 }
 
 #[test]
@@ -71,6 +147,11 @@ fn everything_said_finds_its_place() {
     assert_eq!((cart.carry, cart.merge), (false, MergePolicy::Union));
     assert_eq!(desk.durability(WriteClass::Work).wait.unwrap().replicas, 2);
     assert_eq!(desk.durability(WriteClass::Disposable), Durability::ASYNC);
+    assert_eq!(
+        desk.durability(WriteClass::SignIn),
+        Durability::REDO,
+        "one server has no replicas"
+    );
     let gateway = &sessions.gateway;
     assert_eq!(gateway.cookies.session(), "shop");
     assert_eq!(gateway.tiers, [(name("gold"), Class::Critical)]);
@@ -113,80 +194,7 @@ fn a_fleet_shares_its_keys() {
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_to_write() {
-    for (text, message, help) in [
-        ("cookie = \"a b\"", "is no name of a cookie", "__Host-tg"),
-        ("cookie = \"__Secure-tg\"", "a weaker prefix", "__Host-tg"),
-        ("key_file = \"/etc/\"", "names no file", "session.key"),
-        ("idle = \"13h\"", "less than `idle`, 13h", "lower idle"),
-        (
-            "absolute_anonymous = \"1m\"",
-            "less than `idle`, 30m",
-            "raise absolute_anonymous",
-        ),
-        (
-            "session_max = \"1KiB\"",
-            "less than `value_max`",
-            "room of one",
-        ),
-        ("blob_max = \"1KiB\"", "`blob_max` has no effect", "\"0B\""),
-        ("trust = \"1m\"", "is out of range", "from 0s to 5s"),
-        (
-            "carry = [\"a b\"]",
-            "`a b` is no name of an attribute",
-            "\"cart\"",
-        ),
-        (
-            "tiers = { gold = \"critcal\" }",
-            "tier \"gold\" has no class",
-            "\"critical\"",
-        ),
-        (
-            "tiers = { gold = 1 }",
-            "tier \"gold\" has no class",
-            "signed-in",
-        ),
-        (
-            "tiers = { \"a b\" = \"critical\" }",
-            "`a b` is no name of a tier",
-            "gold",
-        ),
-        ("affinity = \"gw 1\"", "will not do", "gw1"),
-        (
-            "on_conflict = \"retry\"",
-            "is not one of \"drop\", \"fail\"",
-            "write one of",
-        ),
-        (
-            "[[sessions.attribute]]\nname = \"\"",
-            "is no name of an attribute",
-            "\"cart\"",
-        ),
-        (
-            "[[sessions.attribute]]\nname = \"a\"\n[[sessions.attribute]]\nname = \"a\"",
-            "has a second row",
-            "put into one",
-        ),
-        (
-            "[[sessions.attribute]]\nname = \"a/b\"\nexpose = true",
-            "cannot be told in a header",
-            "sidecar",
-        ),
-        (
-            "[[sessions.attribute]]\nname = \"a\"\nresume = true",
-            "`resume` is true or false",
-            "resume = ",
-        ),
-        (
-            "[sessions.durability]\nwork = \"sync\"",
-            "`work = \"sync\"` is no durability",
-            "redo + wait(1, 50ms) fail",
-        ),
-        (
-            "[sessions.durability]\ntouch = \"redo\"",
-            "unknown key `touch`",
-            "",
-        ),
-    ] {
+    for (text, message, help) in SENSELESS {
         let said = error(&format!("[sessions]\n{text}"));
         assert!(said.0.contains(message), "{text}: {said:?}");
         assert!(said.1.contains(help), "{text}: {said:?}");
