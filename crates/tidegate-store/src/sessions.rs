@@ -11,7 +11,7 @@ use tidegate_core::time::Wall;
 use crate::embedded::Embedded;
 use crate::ends::{Claimed, Consumer, Ended, Event, EventId, Fate, Position, Reason};
 use crate::error::StoreError;
-use crate::redis::Redis;
+use crate::redis::{Redis, StoreStats};
 use crate::{Acked, Call};
 
 /// Where sessions are kept.
@@ -48,6 +48,14 @@ pub struct SignedOut {
 }
 
 impl SessionStore {
+    /// How the servers behind it are; without servers, nothing.
+    pub fn servers(&self) -> StoreStats {
+        match self {
+            Self::Redis(on) => on.stats(),
+            Self::Embedded(_) => StoreStats::default(),
+        }
+    }
+
     /// Whether the part of the store that has `id` is away, as far as is known without asking it: a
     /// call would fail at once.
     pub fn is_away(&self, id: &SessionId) -> bool {

@@ -44,20 +44,6 @@ impl Answer {
         }
     }
 
-    /// What the answers to several commands mean: as a whole, what the first of them means that was
-    /// not carried out for the server's sake.
-    pub(super) fn of_all(values: Vec<Value>, asked: &Address) -> Self {
-        let errors = values.iter().filter_map(|value| match value {
-            Value::ServerError(error) => Some(Self::of_error(error, asked)),
-            _ => None,
-        });
-        let mut whole = errors.filter(|answer| !matches!(answer, Self::Refused(_)));
-        match whole.next() {
-            Some(answer) => answer,
-            None => Self::Said(Value::Array(values)),
-        }
-    }
-
     /// Whether the server cannot serve.
     pub(super) const fn is_unfit(&self) -> bool {
         matches!(self, Self::Unfit(_) | Self::Refused(_))

@@ -1,10 +1,13 @@
 //! One connection to one server.
 
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo, Value,
+};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -93,7 +96,7 @@ impl Link {
         within: Duration,
     ) -> Result<Self, DialError> {
         let dialling = async {
-            let mut link = Self::open(address, greeting).await?;
+            let mut link = Self::open(address, greeting, config()).await?;
             link.identity = link.identify().await?;
             Ok(link)
         };
@@ -108,7 +111,36 @@ impl Link {
         greeting: &Greeting,
         within: Duration,
     ) -> Result<Self, DialError> {
-        timeout(within, Self::open(address, greeting))
+        timeout(within, Self::open(address, greeting, config()))
+            .await
+            .unwrap_or(Err(DialError::Timeout))
+    }
+
+    /// Connects to whatever is at `address` within `within` and calls `on_news` whenever something is
+    /// published on `channel`, and when the connection ends.
+    pub(super) async fn listen(
+        address: &Address,
+        greeting: &Greeting,
+        within: Duration,
+        channel: &str,
+        on_news: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self, DialError> {
+        // Only this protocol has news and answers on one connection.
+        let greeting = Greeting {
+            info: greeting.info.clone().set_protocol(ProtocolVersion::RESP3),
+        };
+        let config = config().set_push_sender(move |_: PushInfo| -> Result<(), Infallible> {
+            on_news();
+            Ok(())
+        });
+        let listening = async {
+            let link = Self::open(address, &greeting, config).await?;
+            let mut connection = link.connection.clone();
+            let subscribed = connection.subscribe(channel).await;
+            subscribed.map_err(|error| DialError::Broken(error.to_string()))?;
+            Ok(link)
+        };
+        timeout(within, listening)
             .await
             .unwrap_or(Err(DialError::Timeout))
     }
@@ -143,16 +175,15 @@ impl Link {
         self.driver.abort();
     }
 
-    async fn open(address: &Address, greeting: &Greeting) -> Result<Self, DialError> {
+    async fn open(
+        address: &Address,
+        greeting: &Greeting,
+        config: AsyncConnectionConfig,
+    ) -> Result<Self, DialError> {
         let broken = |error: io::Error| DialError::Broken(error.to_string());
         let stream = TcpStream::connect((address.host.as_str(), address.port));
         let stream = stream.await.map_err(broken)?;
         stream.set_nodelay(true).map_err(broken)?;
-        let config = AsyncConnectionConfig::new()
-            // Callers have deadlines of their own.
-            .set_response_timeout(None)
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(BUFFERED_MAX);
         let greeted = MultiplexedConnection::new_with_config(&greeting.info, stream, config).await;
         let (connection, driver) = greeted.map_err(|error| DialError::Broken(error.to_string()))?;
         Ok(Self {
@@ -188,6 +219,14 @@ impl Drop for Link {
         // Left to itself it would wait for answers, and a hung server gives none.
         self.close();
     }
+}
+
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        // Callers have deadlines of their own.
+        .set_response_timeout(None)
+        .set_connection_timeout(None)
+        .set_pipeline_buffer_size(BUFFERED_MAX)
 }
 
 fn role_of(said: &Value) -> Result<&str, String> {

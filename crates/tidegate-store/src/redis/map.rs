@@ -1,5 +1,6 @@
 //! Which shard has which slot.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::plan::Address;
@@ -14,6 +15,14 @@ pub(super) struct Map {
     slots: Vec<u16>,
 }
 
+/// A shard and the slots that it has.
+pub(super) struct Part {
+    /// The shard.
+    pub(super) shard: Arc<Shard>,
+    /// Its slots.
+    pub(super) ranges: Vec<RangeInclusive<u16>>,
+}
+
 impl Map {
     /// One shard that has everything.
     pub(super) fn of_one(shard: Arc<Shard>) -> Self {
@@ -23,16 +32,15 @@ impl Map {
         }
     }
 
-    /// These shards, each with its ranges of slots (first and last).
-    pub(super) fn of(parts: Vec<(Arc<Shard>, Vec<(u16, u16)>)>) -> Self {
+    /// These shards.
+    pub(super) fn of(parts: Vec<Part>) -> Self {
         let mut slots = vec![0; usize::from(SLOTS)];
         let mut shards = Vec::with_capacity(parts.len());
-        for (number, (shard, ranges)) in (1..).zip(parts) {
-            shards.push(shard);
-            for (first, last) in ranges {
-                let last = last.min(SLOTS - 1);
-                if first <= last {
-                    slots[usize::from(first)..=usize::from(last)].fill(number);
+        for (number, part) in (1..).zip(parts) {
+            shards.push(part.shard);
+            for slot in part.ranges.into_iter().flatten() {
+                if let Some(slot) = slots.get_mut(usize::from(slot)) {
+                    *slot = number;
                 }
             }
         }

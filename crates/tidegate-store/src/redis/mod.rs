@@ -2,6 +2,7 @@
 
 mod answer;
 mod blobs;
+mod cluster;
 mod counts;
 mod ends;
 mod failover;
@@ -16,15 +17,19 @@ mod redo;
 mod replies;
 mod script;
 mod scripts;
+mod sentinel;
 mod servers;
 mod sessions;
 mod shard;
 mod slot;
+mod stats;
 mod supervisor;
 mod users;
 
+pub use failover::Recovery;
 pub use inspect::{Found, Inspection, inspect};
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
+pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
 pub(crate) use script::Run;
 pub(crate) use servers::{Lane, Servers};
@@ -43,6 +48,11 @@ impl Redis {
         Self {
             servers: Servers::start(plan, purpose, background),
         }
+    }
+
+    /// How the servers are, and what was counted about them.
+    pub fn stats(&self) -> StoreStats {
+        self.servers.stats()
     }
 
     pub(crate) fn is_away(&self, id: &tidegate_core::session::SessionId) -> bool {

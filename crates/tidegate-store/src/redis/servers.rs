@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tidegate_core::session::{OnShort, Replication, Wait};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::answer::Answer;
+use super::cluster::Mapper;
 use super::link::Greeting;
 use super::map::Map;
 use super::plan::{Address, Arrangement, RedisPlan, Use};
 use super::redo::Ring;
 use super::script::{Known, Run};
+use super::sentinel::Follower;
 use super::shard::{Common, Request, Shard};
 use super::slot::slot_of;
+use super::stats::StoreStats;
 use super::supervisor::{Supervisor, outcome};
 use crate::background::Background;
 use crate::error::StoreError;
@@ -64,17 +67,34 @@ impl Servers {
         let (ring, scripts) = (Arc::new(Ring::default()), Arc::new(Known::default()));
         let mut tasks = Vec::new();
         let map = watch::Sender::new(Arc::new(Map::default()));
-        if let Arrangement::Standalone(address) = &plan.arrangement {
+        let mut start_one = || {
             let shard = Arc::new(Shard::new(Arc::clone(&common), seed()));
-            shard.point_to(address);
             map.send_replace(Arc::new(Map::of_one(Arc::clone(&shard))));
             let supervisor = Supervisor {
-                shard,
+                shard: Arc::clone(&shard),
                 map: map.subscribe(),
                 ring: Arc::clone(&ring),
                 scripts: Arc::clone(&scripts),
             };
             tasks.push(background.spawn(supervisor.run()).abort_handle());
+            shard
+        };
+        match &plan.arrangement {
+            Arrangement::Standalone(address) => start_one().point_to(address),
+            Arrangement::Sentinel {
+                sentinels,
+                primary,
+                credentials,
+            } => {
+                let follower = Follower::new(start_one(), sentinels, primary, credentials);
+                tasks.push(background.spawn(follower.run()).abort_handle());
+            }
+            Arrangement::Cluster(seeds) => {
+                let (common, ring) = (Arc::clone(&common), Arc::clone(&ring));
+                let scripts = Arc::clone(&scripts);
+                let mapper = Mapper::new(common, map.clone(), ring, scripts, seeds);
+                tasks.push(background.spawn(mapper.run()).abort_handle());
+            }
         }
         Self(Arc::new(Inner {
             common,
@@ -169,27 +189,15 @@ impl Servers {
             .await
     }
 
-    /// Runs commands on keys of one slot, `key`'s, in one round trip. One that is refused is
-    /// `Value::ServerError` in the result.
-    pub(crate) async fn batch(
-        &self,
-        key: &[u8],
-        commands: &Pipeline,
-        lane: Lane,
-        call: Call,
-    ) -> Result<Vec<Value>, StoreError> {
-        let deadline = self.deadline(lane, call);
-        let said = self.send(slot_of(key), lane, Request::Batch(commands), deadline);
-        match said.await? {
-            Value::Array(said) => Ok(said),
-            said => Err(StoreError::Odd(format!("{said:?}"))),
-        }
-    }
-
     /// Whether the shard that has `key` is away, so that a call would fail at once.
     pub(crate) fn is_away(&self, key: &[u8]) -> bool {
         let map = self.map();
         map.shard(slot_of(key)).is_none_or(|shard| !shard.passes())
+    }
+
+    /// How the servers are.
+    pub(crate) fn stats(&self) -> StoreStats {
+        StoreStats::of(&self.map(), &self.0.ring, self.0.common.now())
     }
 
     /// An opening of the session under `key` fetched it whole, or found that the copy here is right.
@@ -212,9 +220,8 @@ impl Servers {
             let answer = shard
                 .exchange(lane, slot, request, asking, deadline)
                 .await?;
-            match self.follow(slot, answer, &mut way, deadline).await? {
-                Some(said) => return Ok(said),
-                None => {}
+            if let Some(said) = self.follow(slot, answer, &mut way, deadline).await? {
+                return Ok(said);
             }
         }
         Err(StoreError::Busy)
@@ -370,7 +377,7 @@ impl Drop for Inner {
 }
 
 /// A seed for jitter: gateways that lose a store together are not to come back together.
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     let mut bytes = [0; 8];
     // Without entropy they come back together; that is all.
     let _ = getrandom::fill(&mut bytes);

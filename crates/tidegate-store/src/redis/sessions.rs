@@ -70,7 +70,12 @@ impl Redis {
             }
         }
         let reply = self.servers.run(&run, Lane::Fast, call).await?;
-        replies::opened(reply, fields)
+        let opened = replies::opened(reply, fields)?;
+        if !matches!(opened, Opened::Gone(_)) {
+            let whole = matches!(opened, Opened::Found { .. });
+            self.servers.fetched(&run.keys[0], whole);
+        }
+        Ok(opened)
     }
 
     pub(crate) async fn patch(

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 use tidegate_core::breaker::{Breaker, BreakerPlan, BreakerState, Change};
 use tidegate_core::rng::Rng;
 use tidegate_core::session::{Replication, Wait};
@@ -68,8 +68,6 @@ pub(super) enum Request<'a> {
     Run(&'a Run),
     /// A command.
     Command(&'a Cmd),
-    /// Commands on keys of one slot; answered by an array, refusals in it.
-    Batch(&'a Pipeline),
 }
 
 /// Why a server gave no answer.
@@ -441,10 +439,6 @@ async fn converse(
 ) -> Result<Answer, Failure> {
     let conversation = async {
         match request {
-            Request::Batch(commands) => {
-                let said = link.send_all(commands).await?;
-                Ok(Answer::of_all(said, link.address()))
-            }
             Request::Command(command) => ask(link, command, asking).await,
             Request::Run(run) => match ask(link, &run.by_hash(), asking).await? {
                 Answer::UnknownScript => ask(link, &run.by_text(), asking).await,
