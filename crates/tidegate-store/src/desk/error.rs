@@ -2,6 +2,9 @@
 
 use tidegate_core::session::Name;
 
+use crate::StoreError;
+use crate::embedded::EmbeddedError;
+
 /// Why a desk cannot do what it is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeskError {
@@ -39,12 +42,25 @@ pub enum DeskError {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The file of the embedded store cannot be used.
-    #[error("the store's file cannot be used: {0}")]
-    File(String),
+    #[error(transparent)]
+    File(#[from] EmbeddedError),
     /// The plan makes no sense.
     #[error("{0}")]
     Plan(String),
     /// The system gives no thread, or no random numbers.
     #[error("the desk's thread does not start: {0}")]
     Thread(#[from] std::io::Error),
+}
+
+impl From<StoreError> for DeskError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Odd(what) => Self::Odd(what),
+            StoreError::Busy => Self::Busy,
+            StoreError::Away
+            | StoreError::Timeout
+            | StoreError::Broken(_)
+            | StoreError::Refused(_) => Self::Away,
+        }
+    }
 }

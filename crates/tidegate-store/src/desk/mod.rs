@@ -6,25 +6,64 @@
 //! per call, whether the store answers or a copy does.
 
 mod attributes;
+mod away;
+mod clock;
+mod counters;
+mod degraded;
+mod ending;
+mod epochs;
+mod errands;
 mod error;
+mod events;
+mod flights;
+mod l1;
+mod large;
 mod opened;
+mod opening;
+mod order;
 mod patch;
+mod patching;
 mod plan;
+mod repair;
+mod resume;
+mod route;
+mod seqs;
 mod session;
 mod sign_in;
+mod signing;
 mod stats;
 mod ticket;
+mod unknown;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate_core::session::{Fields, Name, SessionId, Uid, Value};
 use tidegate_core::time::Wall;
 
-use crate::{Consumer, Event, EventId, Position, Reason};
+use crate::background::Background;
+use crate::embedded::{Embedded, EmbeddedPlan};
+use crate::redis::{Redis, Use};
+use crate::{Consumer, Event, EventId, Position, Reason, SessionStore};
+use away::Away;
+use clock::Clock;
+use counters::Counters;
+use epochs::Epochs;
+use errands::Errands;
+use flights::Flights;
+use l1::L1;
+use order::Order;
+use patching::only;
+use route::{Route, Suspects};
+use seqs::Seqs;
+use unknown::Unknown;
 
 pub use attributes::{AttributePlan, Attributes};
 pub use error::{DeskError, StartError};
+pub use events::EVENT_ABANDONED_AFTER;
 pub use opened::{Seen, Standing, Visit};
 pub use patch::{DeskPatched, Patch};
 pub use plan::{Backend, DeskPlan, Resume, SessionLives, Tombstones};
@@ -33,26 +72,81 @@ pub use sign_in::{Listed, SignIn, SignedOutEverywhere};
 pub use stats::Stats;
 pub use ticket::{BadTicket, Ticket};
 
-/// An event that a listener took and did not acknowledge for so long is given to another.
-pub const EVENT_ABANDONED_AFTER: Duration = Duration::from_secs(60);
-
 /// The door to sessions. Cheap to clone; the clones are one desk.
 #[derive(Clone)]
 pub struct Desk {
     shared: Arc<Shared>,
+    /// Ends with the last clone.
+    _background: Background,
 }
 
+/// What the clones of a desk share. What is done here without a caller holds a weak reference, so
+/// that it ends with the last clone.
 struct Shared {
     plan: DeskPlan,
+    store: SessionStore,
+    clock: Clock,
+    l1: L1,
+    unknown: Unknown,
+    epochs: Epochs,
+    flights: Flights,
+    order: Order,
+    seqs: Seqs,
+    suspects: Suspects,
+    away: Away,
+    errands: Errands,
+    counters: Arc<Counters>,
+    /// Names that come along at a sign-in.
+    carry: Vec<Name>,
+    /// Names that are kept for the user's next session.
+    resumed: Fields,
 }
 
-#[allow(unused_variables, clippy::unused_async)]
 impl Desk {
     /// Starts a desk and its thread. Waits for no store: one that is away is a desk that answers
     /// from what it has.
     pub fn start(plan: DeskPlan) -> Result<Self, StartError> {
+        let background = Background::start()?;
+        let store = match &plan.backend {
+            Backend::Embedded(folder) => {
+                SessionStore::Embedded(Embedded::start(EmbeddedPlan::at(folder.clone()))?)
+            }
+            Backend::Redis(redis) => {
+                SessionStore::Redis(Redis::start(redis, Use::Sessions, &background))
+            }
+        };
+        Self::on(plan, store, background)
+    }
+
+    /// Starts a desk on a store that is there already.
+    fn on(plan: DeskPlan, store: SessionStore, background: Background) -> Result<Self, StartError> {
+        let incarnation = getrandom::u64().map_err(std::io::Error::other)?;
+        let counters = Arc::new(Counters::new());
+        let (errands, inbox) = Errands::new(counters.clone());
+        let shared = Arc::new(Shared {
+            carry: plan.attributes.names(|attribute| attribute.carry),
+            resumed: only(
+                plan.attributes
+                    .names(|attribute| attribute.resume.is_some()),
+            ),
+            l1: L1::new(plan.l1_bytes),
+            plan,
+            store,
+            clock: Clock::default(),
+            unknown: Unknown::new(),
+            epochs: Epochs::new(),
+            flights: Flights::default(),
+            order: Order::default(),
+            seqs: Seqs::new(incarnation),
+            suspects: Suspects::new(),
+            away: Away::default(),
+            errands,
+            counters,
+        });
+        background.spawn(errands::run(Arc::downgrade(&shared), inbox));
         Ok(Self {
-            shared: Arc::new(Shared { plan }),
+            shared,
+            _background: background,
         })
     }
 
@@ -70,12 +164,12 @@ impl Desk {
         fields: &Fields,
         budget: Duration,
     ) -> Visit {
-        unimplemented!()
+        self.shared.open(id, ticket, fields, budget).await
     }
 
     /// All of the session `id` without using it: its idle time does not slide. Asks the store.
     pub async fn show(&self, id: &SessionId, budget: Duration) -> Visit {
-        unimplemented!()
+        self.shared.show(id, budget).await
     }
 
     /// Creates a session that belongs to nobody yet. [`DeskError::Taken`] asks for another id.
@@ -86,7 +180,8 @@ impl Desk {
         counters: Vec<(Name, i64)>,
         budget: Duration,
     ) -> Result<Seen, DeskError> {
-        unimplemented!()
+        let shared = &self.shared;
+        shared.create(id, attributes, counters, budget).await
     }
 
     /// Makes all the changes of `patch` or none. Values over the ceiling go out of line. The
@@ -98,14 +193,14 @@ impl Desk {
         patch: Patch,
         budget: Duration,
     ) -> Result<DeskPatched, DeskError> {
-        unimplemented!()
+        self.shared.patch(id, ticket, patch, budget).await
     }
 
     /// Gives a user a session under a fresh id; the old id is dead for everybody from then on.
     /// What is on the carry list comes along from the old session, and what the user left behind
     /// in their last session is taken up. [`DeskError::Taken`] asks for another new id.
     pub async fn sign_in(&self, sign_in: SignIn, budget: Duration) -> Result<Seen, DeskError> {
-        unimplemented!()
+        self.shared.sign_in(sign_in, budget).await
     }
 
     /// Gives a session another id as a habit, on the same slot tag; for a while the old id leads to
@@ -118,7 +213,7 @@ impl Desk {
         successor: Vec<u8>,
         budget: Duration,
     ) -> Result<Visit, DeskError> {
-        unimplemented!()
+        self.shared.rotate(old, new, successor, budget).await
     }
 
     /// Ends a session; whether there was one, as far as is known. With the store away it is dead
@@ -129,7 +224,7 @@ impl Desk {
         reason: Reason,
         budget: Duration,
     ) -> Result<bool, DeskError> {
-        unimplemented!()
+        self.shared.destroy(id, reason, budget).await
     }
 
     /// Ends all sessions of a user, whether the index knows them or not, except one.
@@ -139,12 +234,13 @@ impl Desk {
         except: Option<&SessionId>,
         budget: Duration,
     ) -> Result<SignedOutEverywhere, DeskError> {
-        unimplemented!()
+        let shared = &self.shared;
+        shared.sign_out_everywhere(uid, except, budget).await
     }
 
     /// The sessions of a user that are alive, the one used last first.
     pub async fn sessions_of(&self, uid: &Uid, budget: Duration) -> Result<Vec<Listed>, DeskError> {
-        unimplemented!()
+        self.shared.sessions_of(uid, budget).await
     }
 
     /// The value that lies out of line behind `pointer`, an attribute's value of
@@ -155,13 +251,14 @@ impl Desk {
         pointer: &Value,
         budget: Duration,
     ) -> Result<Option<Value>, DeskError> {
-        unimplemented!()
+        let until = Instant::now() + budget;
+        self.shared.behind(id, pointer, until).await
     }
 
     /// What the gateway seals for the visitor of `seen`, so that any gateway knows them while the
     /// store is away. `None` unless the store has just vouched for it.
     pub fn ticket(&self, seen: &Seen) -> Option<Ticket> {
-        unimplemented!()
+        self.shared.ticket(seen)
     }
 
     /// Ends of sessions for one member of a group of listeners, each for one member alone: first
@@ -173,12 +270,12 @@ impl Desk {
         most: u32,
         wait: Duration,
     ) -> Result<Vec<Event>, DeskError> {
-        unimplemented!()
+        self.shared.events(consumer, most, wait).await
     }
 
     /// Says that `group` is done with these events; how many of them it had open.
     pub async fn acknowledge(&self, group: &Name, events: &[EventId]) -> Result<u32, DeskError> {
-        unimplemented!()
+        Ok(self.shared.acknowledge(group, events).await?)
     }
 
     /// Ends of sessions after a position, for a reader that keeps account itself, and the position
@@ -189,27 +286,33 @@ impl Desk {
         most: u32,
         wait: Duration,
     ) -> Result<(Vec<Event>, Position), DeskError> {
-        unimplemented!()
+        self.shared.events_after(position, most, wait).await
     }
 
     /// Whether the part of the store that has `id` is away, so that a call would be answered from
     /// what is here.
     pub fn is_away(&self, id: &SessionId) -> bool {
-        unimplemented!()
+        self.shared.route(id) == Route::Away
     }
 
     /// The store's clock, as far as it is known; this machine's until the store has answered once.
     pub fn now(&self) -> Wall {
-        unimplemented!()
+        self.shared.clock.now()
     }
 
     /// What was counted since the start, and how things stand.
     pub fn stats(&self) -> Stats {
-        unimplemented!()
+        let shared = &self.shared;
+        let mut stats = shared.counters.stats();
+        stats.l1_entries = shared.l1.len() as u64;
+        stats.l1_bytes = shared.l1.bytes();
+        shared.away.tell(&mut stats);
+        stats
     }
 
-    /// Writes what was held back and stops the desk's thread. Later calls find the store away.
+    /// Writes what was held back, as far as that is done within `within`: before the process ends.
     pub async fn close(&self, within: Duration) {
-        unimplemented!()
+        // In vain when the store is away: what is held back is lost then.
+        let _ = tokio::time::timeout(within, self.shared.errands.flush()).await;
     }
 }
