@@ -1,8 +1,8 @@
 //! The keys of a fleet: they check session cookies, and seal what a browser keeps for us.
 //!
 //! Every gateway reads the same file. Its first line makes everything new, all of its lines open
-//! what is old, so that a key is replaced by putting a new line on top and taking the last one away
-//! when the longest absolute lifetime is over.
+//! what is old. So a new key is added at the end everywhere, then moved to the top everywhere, and
+//! the old one is taken out when the longest absolute lifetime is over.
 
 use std::fmt;
 use std::sync::Arc;
