@@ -10,6 +10,9 @@ use tidegate_core::time::Wall;
 /// Parts of the expiry index and of the stream of ends. A power of two.
 pub const BUCKETS: u8 = 64;
 
+/// How long a session stays that ended by itself, so that its end can be told with its user.
+pub const ENDED_KEPT: Duration = Duration::from_secs(300);
+
 /// The part that has the sessions of a slot tag; a session stays in it when its id rotates.
 pub fn bucket_of(tag: SlotTag) -> u8 {
     (tag.bits() % u32::from(BUCKETS)) as u8
@@ -149,6 +152,11 @@ impl Reason {
         Self::Destroyed,
         Self::Lost,
     ];
+
+    /// Position in [`Reason::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
 
     /// The name in the store, in events and in metrics.
     pub const fn name(self) -> &'static str {

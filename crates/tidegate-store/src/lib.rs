@@ -13,13 +13,15 @@ mod background;
 mod call;
 mod ends;
 mod error;
+mod janitor;
 mod sessions;
 
 pub use background::Background;
 pub use call::{Acked, Call};
 pub use ends::{
-    BUCKETS, BadEvent, Claimed, Consumer, Due, Ended, Event, EventId, Fate, Position, Reason,
-    bucket_of,
+    BUCKETS, BadEvent, Claimed, Consumer, Due, ENDED_KEPT, Ended, Event, EventId, Fate, Position,
+    Reason, bucket_of,
 };
 pub use error::StoreError;
+pub use janitor::{Janitor, JanitorStats};
 pub use sessions::{NewSession, SessionStore, SignedOut};

@@ -15,7 +15,7 @@ use super::tombstone::Tombstone;
 use crate::ends::{Position, bucket_of};
 
 /// How long an ended session stays, so that its end can be told with its user.
-pub(super) const KEPT_MS: u64 = 300_000;
+pub(super) const KEPT_MS: u64 = crate::ends::ENDED_KEPT.as_millis() as u64;
 /// What a session takes besides its content, about, in bytes.
 const SESSION_BYTES: u64 = 600;
 /// What anything else takes besides its content, about, in bytes.

@@ -11,13 +11,11 @@ use tidegate_core::time::Wall;
 
 use super::replies::{self, fields_of};
 use super::{Lane, Redis, Run, keys, scripts};
-use crate::ends::{Fate, Reason};
+use crate::ends::{ENDED_KEPT, Fate, Reason};
 use crate::error::StoreError;
 use crate::sessions::NewSession;
 use crate::{Acked, Call};
 
-/// How long an ended session stays, so that its end can be told with its user.
-const KEPT: Duration = Duration::from_secs(300);
 /// Changes in one patch; Lua passes no more than a few thousand values at a time.
 const OPS_MAX: usize = 1_000;
 /// The longest time that is stored: a hundred years, exact in Lua's numbers whatever is added.
@@ -33,7 +31,7 @@ impl Redis {
         let mut run = Run::of(&scripts::CREATE)
             .key(keys::session(&new.id))
             .key(keys::tombstone(&new.id));
-        run = with_lifetimes(run, new.lifetimes).number(millis(KEPT));
+        run = with_lifetimes(run, new.lifetimes).number(millis(ENDED_KEPT));
         run = with_principal(run, new.principal.as_ref())
             .number(content.bytes)
             .number(content.fields.len());
@@ -59,7 +57,7 @@ impl Redis {
             .key(keys::tombstone(id))
             .number(known)
             .arg(touch_after.unwrap_or_default())
-            .number(millis(KEPT));
+            .number(millis(ENDED_KEPT));
         if let Fields::Only(names) = fields {
             for field in names.iter().flat_map(fields_of) {
                 run = run.arg(field);
@@ -130,7 +128,7 @@ impl Redis {
             run.arg(kind)
                 .number(millis(tombstone))
                 .arg(new.hash())
-                .number(millis(KEPT))
+                .number(millis(ENDED_KEPT))
         };
         let run = match rotation {
             Rotation::Habit {

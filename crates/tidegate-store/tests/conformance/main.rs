@@ -9,6 +9,7 @@ mod backend;
 mod births;
 mod blobs;
 mod ends;
+mod janitors;
 mod lifetimes;
 mod model;
 mod patches;
@@ -17,6 +18,7 @@ mod rotations;
 mod users;
 mod world;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -62,12 +64,15 @@ fn keeps_the_rules(backend: &Backend) {
     let rules = LocalSet::new();
     let broken = rules.block_on(&runtime, async {
         backend.wait_until_ready(&world).await;
-        broken_rules(&world).await
+        let mut broken = broken_rules(together(&world)).await;
+        broken.extend(broken_rules(janitors::rules(&world)).await);
+        broken
     });
     assert!(broken.is_empty(), "broken: {}", broken.join(", "));
 }
 
-async fn broken_rules(world: &World) -> Vec<&'static str> {
+/// The rules that get along with each other.
+fn together(world: &World) -> Vec<(&'static str, Rule)> {
     let rules = [
         births::rules(world),
         patches::rules(world),
@@ -79,9 +84,13 @@ async fn broken_rules(world: &World) -> Vec<&'static str> {
         ends::rules(world),
         model::rules(world),
     ];
+    rules.into_iter().flatten().collect()
+}
+
+async fn broken_rules(rules: Vec<(&'static str, Rule)>) -> Vec<&'static str> {
     let mut running = JoinSet::new();
-    let mut names = std::collections::HashMap::new();
-    for (name, rule) in rules.into_iter().flatten() {
+    let mut names = HashMap::new();
+    for (name, rule) in rules {
         names.insert(running.spawn_local(rule).id(), name);
     }
     let mut broken = Vec::new();
