@@ -14,6 +14,8 @@ mod call;
 mod ends;
 mod error;
 mod janitor;
+mod lease;
+mod members;
 mod sessions;
 
 pub use background::Background;
@@ -24,4 +26,6 @@ pub use ends::{
 };
 pub use error::StoreError;
 pub use janitor::{Janitor, JanitorStats};
+pub use lease::{Fence, Held, LEASE_MAX, Taken};
+pub use members::{Enrolled, Fleet, MEMBER_LEASE_MAX, MEMBERS_MAX, Member, Node};
 pub use sessions::{NewSession, SessionStore, SignedOut};

@@ -27,6 +27,8 @@ pub(super) enum Key {
     Pending(Name, EventId),
     /// A large value.
     Blob(SlotTag, String),
+    /// The last fence of a lease.
+    Fence(Name),
 }
 
 /// Parts what has two parts. No name of a user or of anything else has it in it.
@@ -46,6 +48,7 @@ impl Key {
             Self::Group(name) => format!("g{name}"),
             Self::Pending(name, id) => format!("p{name}{BETWEEN}{id}"),
             Self::Blob(tag, blob) => format!("b{tag}{BETWEEN}{blob}"),
+            Self::Fence(name) => format!("f{name}"),
         }
     }
 
@@ -65,6 +68,7 @@ impl Key {
             b'c' => uid(rest).map(Self::Capsule),
             b'z' => session(rest).map(Self::Armed),
             b'v' => event(rest).map(Self::Event),
+            b'f' => name(rest).map(Self::Fence),
             b'g' => name(rest).map(Self::Group),
             b'p' => parts().and_then(|(of, id)| Some(Self::Pending(name(of)?, event(id)?))),
             b'b' => parts().and_then(|(tag, blob)| {
@@ -99,6 +103,7 @@ mod tests {
             Key::Armed(id),
             Key::Event(event),
             Key::Group(name.clone()),
+            Key::Fence(name.clone()),
             Key::Pending(name, event),
             Key::Blob(id.tag(), "b/1".to_owned()),
         ] {

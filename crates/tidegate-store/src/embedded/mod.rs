@@ -11,6 +11,7 @@ mod blobs;
 mod ends;
 mod error;
 mod file;
+mod fleet;
 mod key;
 mod pairs;
 mod sessions;

@@ -8,6 +8,7 @@ use tidegate_core::session::{
 };
 use tidegate_core::time::Wall;
 
+use super::fleet::Circle;
 use super::key::Key;
 use super::pairs;
 use super::stream::{Pending, Streams, decode_event, encode_event};
@@ -34,6 +35,7 @@ pub(super) struct State {
     due: BTreeMap<u8, BTreeSet<(u64, SessionId)>>,
     pub(super) leases: BTreeMap<u8, Lease>,
     pub(super) streams: Streams,
+    pub(super) circle: Circle,
     pub(super) changes: Changes,
     /// When to look whether something is over. What lives longer by then is put back.
     sweep: BTreeSet<(u64, Key)>,
@@ -410,7 +412,9 @@ impl State {
             Key::Activity(uid, id) => Some(self.index.get(uid)?.get(id)?.until_ms),
             Key::Capsule(uid) => Some(self.capsules.get(uid)?.until_ms),
             Key::Blob(tag, name) => Some(self.blobs.get(&(*tag, name.clone()))?.until_ms),
-            Key::Armed(_) | Key::Event(_) | Key::Group(_) | Key::Pending(..) => None,
+            Key::Armed(_) | Key::Event(_) | Key::Group(_) | Key::Pending(..) | Key::Fence(_) => {
+                None
+            }
         }
     }
 
@@ -430,7 +434,7 @@ impl State {
             Key::Activity(uid, id) => self.take_activity(uid, id, Haste::Lazy),
             Key::Capsule(uid) => self.take_capsule(uid, Haste::Lazy),
             Key::Blob(tag, name) => self.take_blob(*tag, name),
-            Key::Armed(_) | Key::Event(_) | Key::Group(_) | Key::Pending(..) => {}
+            Key::Armed(_) | Key::Event(_) | Key::Group(_) | Key::Pending(..) | Key::Fence(_) => {}
         }
     }
 
@@ -461,6 +465,7 @@ impl State {
             }
             Key::Pending(group, id) => self.streams.pending(group, id).map(Pending::encode),
             Key::Blob(tag, name) => self.blobs.get(&(*tag, name.clone()))?.encode(),
+            Key::Fence(name) => Some(self.circle.fence(name)?.to_string().into_bytes()),
         }
     }
 
@@ -494,6 +499,7 @@ impl State {
             Key::Pending(group, id) => {
                 self.streams.put_pending(group, id, Pending::decode(bytes)?);
             }
+            Key::Fence(name) => self.circle.put_fence(name, text()?.parse().ok()?),
             Key::Blob(tag, name) => {
                 let (until, _) = bytes.split_first_chunk()?;
                 let until_ms = u64::from_be_bytes(*until);

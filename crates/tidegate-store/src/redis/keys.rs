@@ -58,6 +58,14 @@ pub(super) fn stream(bucket: u8) -> String {
     format!("tg:ev:{{b{bucket:02}}}")
 }
 
+/// The members of the fleet.
+pub(super) const MEMBERS: &str = "tg:m:{fleet}";
+
+/// Who holds a lease.
+pub(super) fn lead(name: &Name) -> String {
+    format!("tg:lead:{{{name}}}")
+}
+
 /// The field of an attribute.
 pub(super) fn attribute(name: &Name) -> String {
     format!("{}{name}", layout::ATTRIBUTE)

@@ -6,6 +6,7 @@ mod cluster;
 mod counts;
 mod ends;
 mod failover;
+mod fleet;
 mod inspect;
 mod keys;
 mod line;

@@ -37,3 +37,13 @@ pub(super) static ROTATE: Installed =
     LazyLock::new(|| Script::new("rotate", include_str!("scripts/rotate.lua")));
 pub(super) static SIGN_OUT: Installed =
     LazyLock::new(|| Script::new("sign_out", include_str!("scripts/sign_out.lua")));
+pub(super) static ENROL: Installed =
+    LazyLock::new(|| Script::new("enrol", include_str!("scripts/enrol.lua")));
+pub(super) static LEAD: Installed =
+    LazyLock::new(|| Script::new("lead", include_str!("scripts/lead.lua")));
+pub(super) static LEAVE: Installed =
+    LazyLock::new(|| Script::new("leave", include_str!("scripts/leave.lua")));
+pub(super) static LIVING: Installed =
+    LazyLock::new(|| Script::new("living", include_str!("scripts/living.lua")));
+pub(super) static YIELD: Installed =
+    LazyLock::new(|| Script::new("yield", include_str!("scripts/yield.lua")));
