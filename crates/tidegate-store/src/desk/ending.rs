@@ -12,7 +12,7 @@ use super::errands::Errand;
 use super::error::DeskError;
 use super::route::Route;
 use super::sign_in::{Listed, SignedOutEverywhere};
-use crate::{Ended, Reason, StoreError};
+use crate::{Acked, Ended, Reason, SignedOut, StoreError};
 
 /// Sessions of a user that are asked about at a time.
 const ASKED_AT_A_TIME_MAX: usize = 16;
@@ -66,22 +66,11 @@ impl Shared {
         budget: Duration,
     ) -> Result<SignedOutEverywhere, DeskError> {
         let until = Instant::now() + budget;
-        let call = self.write_call(WriteClass::SignOut, until);
-        let asked = Instant::now();
-        let lives = &self.plan.lives;
-        let keep = lives.anonymous.absolute.max(lives.signed_in.absolute) + EPOCH_GRACE;
-        let Ok(acked) = self.store.sign_out(uid, keep, call).await else {
-            let away = &self.away;
-            let pending = away.sign_out_everywhere(self.clock.now(), uid, except)?;
-            self.counters.add(Count::SignedOutEverywhere);
-            return Ok(pending);
+        self.counters.add(Count::SignedOutEverywhere);
+        let Ok(acked) = self.leave(uid, except, until).await else {
+            return self.away.sign_out_everywhere(self.clock.now(), uid, except);
         };
         let signed_out = acked.reply;
-        self.epochs.note(uid, signed_out.epoch, asked);
-        self.counters.add(Count::SignedOutEverywhere);
-        if let Some(spared) = except {
-            self.spare(spared, signed_out.epoch, until).await;
-        }
         let others = signed_out.sessions.iter();
         let others: Vec<_> = others.filter(|id| Some(*id) != except).copied().collect();
         for id in &others {
@@ -100,14 +89,41 @@ impl Shared {
         })
     }
 
-    /// Moves a session into its user's new epoch. When that fails the session ends with the others:
-    /// the user has to sign in once more, and nobody stays who should not.
-    async fn spare(&self, id: &SessionId, epoch: u64, until: Instant) {
+    /// Begins the user's next epoch. The session that is spared is moved into it first: between
+    /// the two it would be turned away wherever it is used.
+    async fn leave(
+        &self,
+        uid: &Uid,
+        except: Option<&SessionId>,
+        until: Instant,
+    ) -> Result<Acked<SignedOut>, StoreError> {
+        let next = match except {
+            Some(spared) => {
+                let next = self.store.epoch(uid, self.call(until)).await? + 1;
+                self.spare(spared, next, until).await?;
+                next
+            }
+            None => 0,
+        };
+        let lives = &self.plan.lives;
+        let keep = lives.anonymous.absolute.max(lives.signed_in.absolute) + EPOCH_GRACE;
+        let asked = Instant::now();
+        let call = self.write_call(WriteClass::SignOut, until);
+        let acked = self.store.sign_out(uid, keep, call).await?;
+        let epoch = acked.reply.epoch;
+        self.epochs.note(uid, epoch, asked);
+        if let Some(spared) = except.filter(|_| epoch > next) {
+            // Somebody else signed out everywhere at the same time. When this fails, the session
+            // ends with the others: nobody stays who should not.
+            let _ = self.spare(spared, epoch, until).await;
+        }
+        Ok(acked)
+    }
+
+    async fn spare(&self, id: &SessionId, epoch: u64, until: Instant) -> Result<(), StoreError> {
         let call = self.write_call(WriteClass::SignOut, until);
         let moved = self.store.adopt_epoch(id, epoch, call).await;
-        if self.heard(id, moved).is_err() {
-            tracing::warn!(session = ?id, "a session that was to be spared is signed out as well");
-        }
+        self.heard(id, moved).map(drop)
     }
 
     pub(super) async fn sessions_of(

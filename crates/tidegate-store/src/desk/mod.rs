@@ -310,9 +310,13 @@ impl Desk {
         stats
     }
 
-    /// Writes what was held back, as far as that is done within `within`: before the process ends.
+    /// Writes what was held back, as far as that is done within `within`, and closes the embedded
+    /// store's file: before the process ends.
     pub async fn close(&self, within: Duration) {
         // In vain when the store is away: what is held back is lost then.
         let _ = tokio::time::timeout(within, self.shared.errands.flush()).await;
+        if let SessionStore::Embedded(store) = &self.shared.store {
+            store.close();
+        }
     }
 }

@@ -180,7 +180,8 @@ impl Shared {
             // decides; the session itself ends with a sign-out as well, if its index has it.
             seen.standing = Standing::Cached;
         }
-        if principal.epoch < self.epochs.at_last(&principal.uid) {
+        let epoch = self.epochs.at_last(&principal.uid);
+        if principal.epoch < epoch && self.is_outdated(&seen.id, epoch, call).await? {
             return Ok(self.turn_away(&seen.id, principal));
         }
         if is_touched {
@@ -190,6 +191,24 @@ impl Shared {
             });
         }
         Ok(Visit::Open(seen))
+    }
+
+    /// Whether a session is of an earlier epoch for certain: it may have been moved into the new one
+    /// between the two questions, to be spared.
+    async fn is_outdated(
+        &self,
+        id: &SessionId,
+        epoch: u64,
+        call: Call,
+    ) -> Result<bool, StoreError> {
+        let nothing = Fields::Only(Arc::new([]));
+        let opened = self.store.open(id, Version::NONE, &nothing, None, call);
+        Ok(match self.heard(id, opened.await)? {
+            Opened::Found { head, .. } => head
+                .principal
+                .is_some_and(|principal| principal.epoch < epoch),
+            Opened::Unchanged { .. } | Opened::Gone(_) => true,
+        })
     }
 
     fn turn_away(&self, id: &SessionId, principal: Principal) -> Visit {

@@ -174,6 +174,9 @@ impl Shared {
         sign_in: SignIn,
         budget: Duration,
     ) -> Result<Seen, DeskError> {
+        let mut sign_in = sign_in;
+        // What was ended here brings nothing along.
+        sign_in.old = sign_in.old.filter(|old| self.route(old) != Route::Denied);
         let old = sign_in.old.as_ref();
         if old.is_some_and(|old| old.tag() != sign_in.new.tag()) {
             let what = "the new id is not on the slot tag of the old one";

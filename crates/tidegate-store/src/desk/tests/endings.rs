@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicBool;
+
 use tidegate_core::session::{Gone, Name};
 
 use super::*;
@@ -114,5 +116,36 @@ fn a_thousand_sessions_that_no_index_knows_are_signed_out_within_a_second() {
         // Who was turned away by the epoch has ended, and that is told.
         fleet.settle().await;
         assert_eq!(ends(&fleet).await.len(), 1_000);
+    });
+}
+
+#[test]
+fn the_session_that_is_spared_is_never_turned_away_meanwhile() {
+    on_every_store(2, &plan(), async |fleet| {
+        let [here, there] = &fleet.desks[..] else {
+            unreachable!()
+        };
+        let user = uid("ann");
+        let spared = sign_in(here, None, "ann").await.id;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut visits = tokio::task::JoinSet::new();
+        for desk in [here, there, there] {
+            let (desk, is_over) = (desk.clone(), is_over.clone());
+            visits.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    see(&desk, &spared).await;
+                }
+            });
+        }
+
+        for _ in 0..100 {
+            let out = here.sign_out_everywhere(&user, Some(&spared), BUDGET);
+            out.await.unwrap();
+        }
+
+        is_over.store(true, Ordering::Relaxed);
+        while let Some(visits) = visits.join_next().await {
+            visits.unwrap();
+        }
     });
 }

@@ -95,7 +95,8 @@ impl Fleet {
     /// Waits until what the desks do on their own is done.
     async fn settle(&self) {
         for desk in &self.desks {
-            desk.close(BUDGET).await;
+            let done = tokio::time::timeout(BUDGET, desk.shared.errands.flush());
+            done.await.unwrap();
         }
     }
 
