@@ -81,6 +81,11 @@ impl Shared {
                 reason: Reason::SignedOutEverywhere,
             });
         }
+        if let Some(spared) = except {
+            // The index went with the others.
+            let (id, uid) = (*spared, uid.clone());
+            self.errands.send(Errand::Index { id, uid });
+        }
         self.check_replication(WriteClass::SignOut, acked.replication)?;
         Ok(SignedOutEverywhere {
             epoch: signed_out.epoch,

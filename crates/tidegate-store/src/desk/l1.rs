@@ -102,6 +102,11 @@ impl L1 {
     ) {
         // A vacant place stays vacant: without the rest of the session there is nothing to keep.
         self.copies.entry(id, Some(Duration::ZERO), |_, there| {
+            // The copy has this write already, and perhaps later ones: somebody read it meanwhile,
+            // or it was sent twice.
+            if there.session.version() >= version {
+                return EntryAction::Retain(());
+            }
             let mut session = there.session.after(ops, version, counters);
             // After somebody else's write the copy lacks that one. It keeps its old version, so
             // that the store is asked for the content, while who is here meanwhile without the
