@@ -1,0 +1,226 @@
+//! Who may ask, how much, and how slowly; and the socket's place.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use serde_json::json;
+use tidegate_fleet::{Listen, SidecarError};
+
+use crate::site::{Site, ask_loopback, plan, read, socket, start, wait_until};
+
+#[test]
+fn pages_in_browsers_are_kept_out() {
+    let mut over_tcp = plan();
+    over_tcp.listen = Listen::Loopback(([127, 0, 0, 1], 0).into());
+    let sidecar = start(over_tcp).unwrap();
+    let ask = |headers: &str| {
+        let request =
+            format!("GET /v1/openapi.json HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        ask_loopback(sidecar.listen(), &request)
+    };
+
+    for own in ["127.0.0.1", "localhost:9091", "[::1]:9091", "LocalHost"] {
+        assert_eq!(ask(&format!("Host: {own}\r\n")).status, 200, "{own}");
+    }
+    for foreign in ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "a b"] {
+        let refused = ask(&format!("Host: {foreign}\r\n"));
+        assert!(
+            matches!(refused.status, 400 | 403),
+            "{foreign}: {refused:?}"
+        );
+    }
+    let page = ask("Host: localhost\r\nOrigin: https://evil.example\r\n");
+    assert_eq!(
+        (page.status, page.json()["reason"].clone()),
+        (403, json!("not_for_browsers"))
+    );
+    assert_eq!(
+        ask("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n").status,
+        403
+    );
+    let form = "POST /v1/users/ada/sign-out HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(ask_loopback(sidecar.listen(), form).status, 415);
+}
+
+#[test]
+fn a_body_that_is_too_large_is_not_read() {
+    let mut small = plan();
+    small.body_bytes_max = 1024;
+    let site = Site::with(small);
+    let session = site.session();
+
+    let said = site.send(
+        format!(
+            "PATCH /v1/sessions/{session} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n"
+        )
+        .as_bytes(),
+    );
+    assert_eq!(
+        (said.status, said.json()["reason"].clone()),
+        (413, json!("body_too_large"))
+    );
+    assert_eq!(said.json()["field"], "body");
+    let mut chunked = format!(
+        "PATCH /v1/sessions/{session} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    chunked += &format!("800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800));
+    assert_eq!(site.send(chunked.as_bytes()).status, 413);
+}
+
+#[test]
+fn one_request_too_many_is_told_to_come_back() {
+    let mut narrow = plan();
+    narrow.requests_max = 1;
+    let site = Site::with(narrow);
+    let mut slow = site.connect();
+    slow.write_all(
+        b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+          Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{",
+    )
+    .unwrap();
+    wait_until("the slow request", || site.sidecar.tally().requests == 1);
+
+    let busy = site.ask("POST", "/v1/sessions", "");
+    assert_eq!(
+        (busy.status, busy.json()["reason"].clone()),
+        (503, json!("busy"))
+    );
+    assert_eq!(busy.header("retry-after"), Some("1"));
+    assert_eq!(site.sidecar.tally().busy, 1);
+
+    slow.write_all(b"}").unwrap();
+    assert_eq!(read(slow).status, 201);
+    assert_eq!(site.ask("POST", "/v1/sessions", "").status, 201);
+}
+
+#[test]
+fn a_body_that_does_not_come_is_not_waited_for() {
+    let mut hasty = plan();
+    hasty.timeout = Duration::from_millis(100);
+    let site = Site::with(hasty);
+    let mut slow = site.connect();
+    slow.write_all(
+        b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+          Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{",
+    )
+    .unwrap();
+
+    let said = read(slow);
+
+    assert_eq!(
+        (said.status, said.json()["reason"].clone()),
+        (408, json!("slow_body"))
+    );
+}
+
+#[test]
+fn a_client_that_takes_no_bytes_is_let_go() {
+    let mut narrow = plan();
+    narrow.connections_max = 1;
+    narrow.timeout = Duration::from_millis(200);
+    let site = Site::with(narrow);
+    let session = site.session();
+    let path = format!("/v1/sessions/{session}/blobs/large");
+    let put = site.ask("PUT", &path, &format!("\"{}\"", "x".repeat(1_000_000)));
+    assert_eq!(put.status, 200, "{put:?}");
+    let mut idle = site.connect();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    idle.write_all(request.as_bytes()).unwrap();
+
+    // The only connection there is: it comes free because the one before is given up.
+    assert_eq!(site.ask("GET", "/v1/openapi.json", "").status, 200);
+    let mut rest = Vec::new();
+    let _ = idle.read_to_end(&mut rest);
+    assert!(rest.len() < 1_000_000, "{}", rest.len());
+}
+
+#[test]
+fn bytes_that_are_no_http_do_no_harm() {
+    let site = Site::new();
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\r\n\r\n\r\n\r\n",
+        b"GET /v1/sessions/\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"PATCH / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    ] {
+        let mut stream = site.connect();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(
+            !answer.starts_with(b"HTTP/1.1 2"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
+    let deep = format!("{{\"ops\":{}", "[".repeat(100_000));
+    let session = site.session();
+    assert_eq!(
+        site.ask("PATCH", &format!("/v1/sessions/{session}"), &deep)
+            .status,
+        400
+    );
+    let long = format!("/v1/sessions/{}", "x".repeat(60_000));
+    let request = format!("GET {long} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(matches!(site.send(request.as_bytes()).status, 414 | 431));
+    assert_eq!(site.ask("GET", "/v1/openapi.json", "").status, 200);
+}
+
+#[test]
+fn the_socket_is_for_its_owner_and_group() {
+    let site = Site::new();
+
+    let mode = std::fs::metadata(&site.socket)
+        .unwrap()
+        .permissions()
+        .mode();
+
+    assert_eq!(mode & 0o777, 0o660);
+    let path = site.socket.clone();
+    drop(site);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_nothing_else() {
+    let left = plan();
+    let Listen::Socket(path) = left.listen.clone() else {
+        panic!("a socket")
+    };
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let sidecar = start(left.clone()).unwrap();
+    assert!(UnixStream::connect(&path).is_ok());
+
+    assert!(matches!(start(left), Err(SidecarError::InUse(_))));
+    drop(sidecar);
+
+    let mut occupied = plan();
+    let file = socket();
+    std::fs::write(&file, "precious").unwrap();
+    occupied.listen = Listen::Socket(file.clone());
+    assert!(matches!(start(occupied), Err(SidecarError::Occupied(_))));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut over_tcp = plan();
+    over_tcp.listen = Listen::Loopback(taken.local_addr().unwrap());
+
+    let error = start(over_tcp).err().unwrap().to_string();
+
+    assert!(
+        error.contains(&taken.local_addr().unwrap().to_string()),
+        "{error}"
+    );
+}
