@@ -87,7 +87,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
 }
 
 /// Starts what keeps the sessions, if there are any, and gives the gateway the fleet's keys.
-fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
+pub(crate) fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
     let Some(sessions) = &setup.sessions else {
         return Ok(None);
     };
@@ -105,7 +105,7 @@ fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
 }
 
 /// Starts what applications on this machine ask, if they may.
-fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Result<Option<Sidecar>> {
+pub(crate) fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Result<Option<Sidecar>> {
     let (Some(plan), Some(desk)) = (&setup.sidecar, desk) else {
         return Ok(None);
     };
