@@ -31,7 +31,7 @@ const CAPSULE_EVERY: Duration = Duration::from_secs(5);
 /// Sessions whose last capsule is remembered; those of others are written at once.
 const CAPSULES_MAX: usize = 65_536;
 /// Events of a bucket that are kept for listeners.
-const EVENTS_KEPT: u32 = 10_000;
+pub(super) const EVENTS_KEPT: u32 = 10_000;
 
 /// Something to be done.
 #[derive(Clone, Debug)]

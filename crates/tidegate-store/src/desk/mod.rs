@@ -46,13 +46,14 @@ use tidegate_core::time::Wall;
 
 use crate::background::Background;
 use crate::embedded::{Embedded, EmbeddedPlan};
+use crate::janitor::Janitor;
 use crate::redis::{Redis, Use};
 use crate::{Consumer, Event, EventId, Position, Reason, SessionStore};
 use away::Away;
 use clock::Clock;
 use counters::Counters;
 use epochs::Epochs;
-use errands::Errands;
+use errands::{EVENTS_KEPT, Errands};
 use flights::Flights;
 use l1::L1;
 use order::Order;
@@ -96,6 +97,7 @@ struct Shared {
     away: Away,
     errands: Errands,
     counters: Arc<Counters>,
+    janitor: Janitor,
     /// Names that come along at a sign-in.
     carry: Vec<Name>,
     /// Names that are kept for the user's next session.
@@ -130,6 +132,7 @@ impl Desk {
                     .names(|attribute| attribute.resume.is_some()),
             ),
             l1: L1::new(plan.l1_bytes),
+            janitor: Janitor::start(store.clone(), incarnation, EVENTS_KEPT, &background),
             plan,
             store,
             clock: Clock::default(),
@@ -306,6 +309,7 @@ impl Desk {
         let mut stats = shared.counters.stats();
         stats.l1_entries = shared.l1.len() as u64;
         stats.l1_bytes = shared.l1.bytes();
+        stats.janitor = shared.janitor.stats();
         shared.away.tell(&mut stats);
         stats
     }

@@ -1,5 +1,7 @@
 //! What a desk counts.
 
+use crate::janitor::JanitorStats;
+
 /// What was counted since the start, and how things stand. Every field is a count unless it says
 /// otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct Stats {
     pub lost_writes: u64,
     /// Of those: written again from the local copy.
     pub lost_writes_repaired: u64,
+    /// What the janitor of this desk has noticed.
+    pub janitor: JanitorStats,
     /// Local copies, now.
     pub l1_entries: u64,
     /// Bytes of local copies, now.

@@ -240,7 +240,7 @@ impl Servers {
             let (shard, asking) = (&way.shard, way.asking);
             let spoken = shard.exchange_durable(run, asking, wait, deadline).await?;
             let Some((answer, replication)) = spoken else {
-                // Everybody waits, because replicas are slow or gone.
+                // Everybody waits, or would wait in vain: replicas are slow or gone.
                 return match wait.on_short {
                     OnShort::Fail => {
                         way.shard.counts.busy.one();

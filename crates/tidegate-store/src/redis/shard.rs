@@ -1,13 +1,13 @@
 //! One shard: a primary, the connections to it, and the breaker before them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use tidegate_core::breaker::{Breaker, BreakerPlan, BreakerState, Change};
 use tidegate_core::rng::Rng;
-use tidegate_core::session::{Replication, Wait};
+use tidegate_core::session::{OnShort, Replication, Wait};
 use tidegate_core::time::Mono;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -23,6 +23,9 @@ use super::pool::{Place, Pool};
 use super::script::Run;
 use super::servers::Lane;
 use crate::error::StoreError;
+
+/// For so long after a write found no replica, those that may go without do not wait for one.
+const ALONE_FOR: Duration = Duration::from_secs(1);
 
 /// What all shards of one use have in common.
 pub(super) struct Common {
@@ -48,6 +51,8 @@ pub(super) struct Shard {
     /// The supervisor has something to do.
     pub(super) wake: Notify,
     passing: AtomicBool,
+    /// When a write last found no replica; 0 for never.
+    alone_at_ms: AtomicU64,
     guarded: Mutex<Guarded>,
 }
 
@@ -105,6 +110,7 @@ impl Shard {
             counts: Counts::default(),
             wake: Notify::new(),
             passing: AtomicBool::new(true),
+            alone_at_ms: AtomicU64::new(0),
             guarded: Mutex::new(Guarded {
                 breaker: Breaker::new(breaker),
                 rng: Rng::new(seed),
@@ -173,8 +179,8 @@ impl Shard {
         }
     }
 
-    /// Runs a script and waits for replicas, on a connection of its own. `None`: all of those are
-    /// in use.
+    /// Runs a script and waits for replicas, on a connection of its own. `None`, and nothing done:
+    /// all of those are in use, or there are no replicas to wait for.
     pub(super) async fn exchange_durable(
         &self,
         run: &Run,
@@ -183,6 +189,9 @@ impl Shard {
         deadline: Instant,
     ) -> Result<Option<(Answer, Replication)>, StoreError> {
         self.admit()?;
+        if wait.on_short == OnShort::Degrade && self.is_alone() {
+            return Ok(None);
+        }
         let Some(mut place) = self.durable.take() else {
             return Ok(None);
         };
@@ -197,6 +206,10 @@ impl Shard {
             Ok((answer, replicas)) => {
                 place.put_back();
                 self.heard(&answer, begun);
+                if replicas == 0 {
+                    let now_ms = self.common.now().as_nanos() / 1_000_000;
+                    self.alone_at_ms.store(now_ms.max(1), Ordering::Relaxed);
+                }
                 let replication = if replicas >= wait.replicas {
                     Replication::Reached(replicas)
                 } else {
@@ -216,6 +229,14 @@ impl Shard {
                 Err(StoreError::Broken(why))
             }
         }
+    }
+
+    /// Whether a write has just found no replica at all: then not every write has to wait in vain
+    /// to learn the same.
+    fn is_alone(&self) -> bool {
+        let alone = self.alone_at_ms.load(Ordering::Relaxed);
+        let at = Mono::from_millis(alone);
+        alone > 0 && self.common.now().since(at) < ALONE_FOR
     }
 
     async fn connect(&self, place: &mut Place<'_>, deadline: Instant) -> Result<(), StoreError> {

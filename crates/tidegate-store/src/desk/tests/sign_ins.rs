@@ -142,3 +142,31 @@ fn a_session_over_a_ceiling_does_not_begin() {
         assert_eq!(refused, Err(count));
     });
 }
+
+#[test]
+fn without_replicas_one_sign_in_a_second_waits_for_them_and_not_each() {
+    let usual = DeskPlan {
+        durability: DeskPlan::default().durability,
+        ..plan()
+    };
+    run(Fleet::redis(1, &usual), async |fleet| {
+        let desk = &fleet.desks[0];
+        sign_in(desk, None, "ann").await;
+        let calls = fleet.server.as_ref().unwrap().calls().unwrap();
+        let waits = |calls: &[(String, u64)]| {
+            let wait = calls.iter().find(|(command, _)| command == "wait");
+            wait.map_or(0, |(_, times)| *times)
+        };
+        // Twice at most: the server did not know the script.
+        let before = waits(&calls);
+        assert!((1..=2).contains(&before), "{calls:?}");
+
+        for _ in 0..5 {
+            sign_in(desk, None, "ann").await;
+        }
+
+        let calls = fleet.server.as_ref().unwrap().calls().unwrap();
+        assert!(waits(&calls) <= before + 1, "{calls:?}");
+        assert_eq!(desk.stats().short_replication, 6);
+    });
+}
