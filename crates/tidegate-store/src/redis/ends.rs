@@ -31,6 +31,8 @@ impl Redis {
         let mut command = cmd("ZADD");
         command.arg(&key).arg(deadline_ms(deadline));
         command.arg(id.to_string());
+        // A session that is done again and not in here would end without anybody being told.
+        let call = Call { redo: true, ..call };
         let done = self
             .servers
             .command(key.as_bytes(), &command, Lane::Fast, call);

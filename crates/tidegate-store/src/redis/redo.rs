@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use redis::Cmd;
 use tidegate_core::time::Mono;
 
 use super::counts::Count;
@@ -50,7 +51,16 @@ struct Entries {
 struct Entry {
     at: Mono,
     slot: u16,
-    run: Arc<Run>,
+    write: Write,
+}
+
+/// A write that may be done again.
+#[derive(Clone)]
+pub(super) enum Write {
+    /// By a script, that the server has to know.
+    Run(Arc<Run>),
+    /// By a command.
+    Command(Arc<Cmd>),
 }
 
 /// A write that is kept.
@@ -60,13 +70,14 @@ pub(super) struct Kept<'a> {
 }
 
 impl Ring {
-    /// Keeps `run`, which writes to `slot`.
-    pub(super) fn keep(&self, now: Mono, slot: u16, run: Arc<Run>) -> Kept<'_> {
+    /// Keeps `write`, which is one to `slot`.
+    pub(super) fn keep(&self, now: Mono, slot: u16, write: Write) -> Kept<'_> {
         let mut entries = self.entries();
         let number = entries.next;
         entries.next += 1;
-        entries.bytes += run.bytes();
-        entries.kept.insert(number, Entry { at: now, slot, run });
+        entries.bytes += write.bytes();
+        let at = now;
+        entries.kept.insert(number, Entry { at, slot, write });
         entries.expire(now);
         while entries.bytes > BYTES_MAX {
             entries.drop_first();
@@ -76,11 +87,11 @@ impl Ring {
     }
 
     /// What is kept of the slots that `has` picks, in order.
-    pub(super) fn kept(&self, now: Mono, has: impl Fn(u16) -> bool) -> Vec<Arc<Run>> {
+    pub(super) fn kept(&self, now: Mono, has: impl Fn(u16) -> bool) -> Vec<Write> {
         let mut entries = self.entries();
         entries.expire(now);
         let picked = entries.kept.values().filter(|entry| has(entry.slot));
-        picked.map(|entry| Arc::clone(&entry.run)).collect()
+        picked.map(|entry| entry.write.clone()).collect()
     }
 
     /// How many are kept, and their bytes.
@@ -92,6 +103,31 @@ impl Ring {
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Write {
+    /// What is sent.
+    pub(super) fn command(&self) -> Cmd {
+        match self {
+            Self::Run(run) => run.by_hash(),
+            Self::Command(command) => Cmd::clone(command),
+        }
+    }
+
+    /// Its name, for messages.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Run(run) => run.script.name(),
+            Self::Command(_) => "a command",
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Run(run) => run.bytes(),
+            Self::Command(command) => command.get_packed_command().len() + size_of::<Cmd>(),
+        }
     }
 }
 
@@ -109,7 +145,7 @@ impl Entries {
 
     fn drop_first(&mut self) {
         if let Some((_, entry)) = self.kept.pop_first() {
-            self.bytes -= entry.run.bytes();
+            self.bytes -= entry.write.bytes();
         }
     }
 }
@@ -119,16 +155,17 @@ impl Kept<'_> {
     pub(super) fn forget(self) {
         let mut entries = self.ring.entries();
         if let Some(entry) = entries.kept.remove(&self.number) {
-            entries.bytes -= entry.run.bytes();
+            entries.bytes -= entry.write.bytes();
         }
     }
 
     /// Keeps `run` in its place: what was written is known better now.
     pub(super) fn replace(self, run: Run) {
         let mut entries = self.ring.entries();
-        let bytes = run.bytes();
+        let write = Write::Run(Arc::new(run));
+        let bytes = write.bytes();
         if let Some(entry) = entries.kept.get_mut(&self.number) {
-            let before = std::mem::replace(&mut entry.run, Arc::new(run)).bytes();
+            let before = std::mem::replace(&mut entry.write, write).bytes();
             entries.bytes = entries.bytes + bytes - before;
         }
     }
@@ -143,13 +180,16 @@ mod tests {
 
     static NOTHING: LazyLock<Script> = LazyLock::new(|| Script::new("nothing", "return 0"));
 
-    fn run(arg: &str) -> Arc<Run> {
-        Arc::new(Run::of(&NOTHING).key("k").arg(arg))
+    fn run(arg: &str) -> Write {
+        Write::Run(Arc::new(Run::of(&NOTHING).key("k").arg(arg)))
     }
 
-    fn args(runs: &[Arc<Run>]) -> Vec<String> {
-        let text = |run: &Arc<Run>| String::from_utf8(run.args[0].clone()).unwrap();
-        runs.iter().map(text).collect()
+    fn args(writes: &[Write]) -> Vec<String> {
+        let text = |write: &Write| match write {
+            Write::Run(run) => String::from_utf8(run.args[0].clone()).unwrap(),
+            Write::Command(_) => String::new(),
+        };
+        writes.iter().map(text).collect()
     }
 
     #[test]

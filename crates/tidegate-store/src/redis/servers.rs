@@ -14,7 +14,7 @@ use super::cluster::Mapper;
 use super::link::Greeting;
 use super::map::Map;
 use super::plan::{Address, Arrangement, RedisPlan, Use};
-use super::redo::Ring;
+use super::redo::{Kept, Ring, Write};
 use super::script::{Known, Run};
 use super::sentinel::Follower;
 use super::shard::{Common, Request, Shard};
@@ -124,26 +124,24 @@ impl Servers {
         lane: Lane,
         call: Call,
     ) -> Result<Acked<Value>, StoreError> {
-        self.write_then(run, lane, call, |_| None).await
+        self.write_then(run, lane, call, |_, _| None).await
     }
 
-    /// The same; what is kept is what `redo` makes of the reply, if it makes something of it.
+    /// The same; what is kept is what `redo` makes of the run and its reply, if it makes something of
+    /// them.
     pub(crate) async fn write_then(
         &self,
         run: Run,
         lane: Lane,
         call: Call,
-        redo: impl FnOnce(&Value) -> Option<Run>,
+        redo: impl FnOnce(&Run, &Value) -> Option<Run>,
     ) -> Result<Acked<Value>, StoreError> {
         self.0.scripts.note(run.script);
         let slot = run.keys.first().map_or(0, |key| slot_of(key));
         let run = Arc::new(run);
-        let keep = || {
-            self.0
-                .ring
-                .keep(self.0.common.now(), slot, Arc::clone(&run))
-        };
-        let kept = call.redo.then(keep);
+        let kept = call
+            .redo
+            .then(|| self.keep(slot, Write::Run(Arc::clone(&run))));
         let deadline = self.deadline(lane, call);
         let written = match call.wait {
             Some(wait) => self.send_and_wait(slot, lane, &run, wait, deadline).await,
@@ -157,7 +155,7 @@ impl Servers {
                 kept.forget();
             }
             (Some(kept), Ok((said, _))) => {
-                if let Some(run) = redo(said) {
+                if let Some(run) = redo(&run, said) {
                     kept.replace(run);
                 }
             }
@@ -173,10 +171,11 @@ impl Servers {
     pub(crate) fn remember(&self, run: Run) {
         self.0.scripts.note(run.script);
         let slot = run.keys.first().map_or(0, |key| slot_of(key));
-        self.0.ring.keep(self.0.common.now(), slot, Arc::new(run));
+        self.keep(slot, Write::Run(Arc::new(run)));
     }
 
-    /// Runs one command on the shard that has `key`.
+    /// Runs one command on the shard that has `key`. When `call.redo` is set it is kept as a script
+    /// is, and must be harmless when done twice.
     pub(crate) async fn command(
         &self,
         key: &[u8],
@@ -184,9 +183,20 @@ impl Servers {
         lane: Lane,
         call: Call,
     ) -> Result<Value, StoreError> {
-        let deadline = self.deadline(lane, call);
-        self.send(slot_of(key), lane, Request::Command(command), deadline)
-            .await
+        let (slot, deadline) = (slot_of(key), self.deadline(lane, call));
+        let write = || Write::Command(Arc::new(command.clone()));
+        let kept = call.redo.then(|| self.keep(slot, write()));
+        let request = Request::Command(command);
+        let said = self.send(slot, lane, request, deadline).await;
+        match (kept, &said) {
+            (Some(kept), Err(error)) if !error.is_unknown() => kept.forget(),
+            _ => {}
+        }
+        said
+    }
+
+    fn keep(&self, slot: u16, write: Write) -> Kept<'_> {
+        self.0.ring.keep(self.0.common.now(), slot, write)
     }
 
     /// Whether the shard that has `key` is away, so that a call would fail at once.

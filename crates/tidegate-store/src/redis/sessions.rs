@@ -34,11 +34,15 @@ impl Redis {
         run = with_lifetimes(run, new.lifetimes).number(millis(ENDED_KEPT));
         run = with_principal(run, new.principal.as_ref())
             .number(content.bytes)
-            .number(content.fields.len());
+            .number(content.fields.len())
+            .arg("");
         for (field, value) in content.fields {
             run = run.arg(field).arg(value);
         }
-        let acked = self.servers.write(run, Lane::Fast, call).await?;
+        let writing = self
+            .servers
+            .write_then(run, Lane::Fast, call, created_again);
+        let acked = writing.await?;
         let principal = new.principal.as_ref();
         acked.read(|reply| replies::created(reply, new.lifetimes, principal, content.bytes))
     }
@@ -105,8 +109,8 @@ impl Redis {
         // Without a number it would be done twice if it were done again.
         let redo = call.redo && seq.is_some();
         let call = Call { redo, ..call };
-        let acked = self.servers.write(run, Lane::Fast, call).await?;
-        acked.read(replies::patched)
+        let writing = self.servers.write_then(run, Lane::Fast, call, done_again);
+        writing.await?.read(replies::patched)
     }
 
     pub(crate) async fn rotate(
@@ -186,6 +190,55 @@ impl Redis {
         let reply = self.servers.run(&run, Lane::Bulk, call).await?;
         replies::fate(reply, id.tag())
     }
+}
+
+/// Which argument of the creation script is the version.
+const CREATE_VERSION: usize = 8;
+/// Where the reply to a creation has the store's clock, which is the version.
+const REPLY_NOW: usize = 1;
+
+/// A creation as it is done again should the store lose it: with the version that it had, so that the
+/// patches which followed it find it.
+fn created_again(create: &Run, said: &redis::Value) -> Option<Run> {
+    let redis::Value::Array(said) = said else {
+        return None;
+    };
+    let Some(redis::Value::Int(micros)) = said.get(REPLY_NOW) else {
+        return None;
+    };
+    let mut again = create.clone();
+    let version = Version(u64::try_from(*micros).ok()?);
+    again.args[CREATE_VERSION] = version.to_string().into_bytes();
+    Some(again)
+}
+
+/// Arguments of the patch script before those of the changes; one of them is how long it is wanted.
+const PATCH_ARGS: usize = 6;
+const PATCH_NOT_AFTER: usize = 2;
+/// Arguments of one change, and which of them is what is expected.
+const OP_ARGS: usize = 4;
+const OP_EXPECTED: usize = 3;
+/// Where the reply to a patch has the session's new version.
+const REPLY_VERSION: usize = 3;
+
+/// A patch that was made, as it is made again should the store lose it: whenever that is, and in the
+/// place of what had been there before, whatever that was, but not of what somebody wrote since. The
+/// first of two that expected each other's outcome would else leave the second one in conflict.
+fn done_again(patch: &Run, said: &redis::Value) -> Option<Run> {
+    let redis::Value::Array(said) = said else {
+        return None;
+    };
+    let Some(redis::Value::BulkString(version)) = said.get(REPLY_VERSION) else {
+        return None;
+    };
+    let mut again = patch.clone();
+    again.args[PATCH_NOT_AFTER].clear();
+    for op in again.args[PATCH_ARGS..].chunks_exact_mut(OP_ARGS) {
+        if matches!(op[0].as_slice(), b"S" | b"D") {
+            op[OP_EXPECTED] = [b"<", version.as_slice()].concat();
+        }
+    }
+    Some(again)
 }
 
 /// What a session begins with, as fields.

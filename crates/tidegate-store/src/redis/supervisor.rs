@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::line::Line;
 use super::link::{DialError, Link};
 use super::map::Map;
-use super::redo::Ring;
-use super::script::{Known, Run};
+use super::redo::{Ring, Write};
+use super::script::Known;
 use super::shard::Shard;
 
 /// How often a primary that answers is asked whether it still is one.
@@ -204,20 +204,20 @@ impl Supervisor {
         };
         for batch in kept.chunks(REDO_BATCH) {
             let mut pipeline = Pipeline::with_capacity(batch.len());
-            for run in batch {
-                pipeline.add_command(run.by_hash());
+            for write in batch {
+                pipeline.add_command(write.command());
             }
             let Ok(Ok(said)) = timeout(REDO_TIMEOUT, link.send_all(&pipeline)).await else {
                 return false;
             };
-            for (said, run) in said.iter().zip(batch) {
-                self.count_redone(said, run);
+            for (said, write) in said.iter().zip(batch) {
+                self.count_redone(said, write);
             }
         }
         true
     }
 
-    fn count_redone(&self, said: &Value, run: &Run) {
+    fn count_redone(&self, said: &Value, write: &Write) {
         let counts = &self.ring.counts;
         match outcome(said) {
             Some(code) if code == ALREADY => counts.present.one(),
@@ -225,11 +225,7 @@ impl Supervisor {
             Some(_) => counts.present.one(),
             None => {
                 counts.refused.one();
-                tracing::warn!(
-                    script = run.script.name(),
-                    ?said,
-                    "a write cannot be redone"
-                );
+                tracing::warn!(write = write.name(), ?said, "a write cannot be redone");
             }
         }
     }

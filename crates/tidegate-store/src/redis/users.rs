@@ -64,7 +64,8 @@ impl Redis {
             .number(id)
             .number(millis(window))
             .number(most);
-        self.servers.run(&run, Lane::Fast, call).await.map(drop)
+        let call = Call { redo: true, ..call };
+        self.servers.write(run, Lane::Fast, call).await.map(drop)
     }
 
     pub(crate) async fn unindex(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::session::{Durability, Opened};
+use tidegate_core::session::{Durability, Expect, Format, Name, Opened, Patched, Value};
 use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
 use tidegate_store::StoreError;
 
@@ -155,4 +155,60 @@ async fn a_server_that_restarts_empty_gets_the_latest_writes_again() {
     store.wait_until_back(&id).await;
 
     assert_eq!(store.hits(&id).await, Ok(Some(50)));
+}
+
+#[tokio::test]
+async fn writes_that_expected_each_other_are_done_again_in_order_and_with_their_versions() {
+    let mut server = RedisServer::plain().unwrap();
+    let store = Store::standalone(server.address());
+    let id = fresh_id();
+    let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
+    let mut new = crate::store::new_session(id);
+    let empty = Value {
+        format: Format::Text,
+        bytes: Vec::new(),
+    };
+    new.attributes.push((Name::new("cart").unwrap(), empty));
+    store.sessions.create(&new, kept).await.unwrap();
+    for (number, cart) in [(1, "one"), (2, "two"), (3, "three")] {
+        let there = store.cart(&id).await.unwrap().version;
+        let filled = store
+            .fill(&id, number, cart, Expect::At(there), Durability::REDO)
+            .await;
+        assert!(matches!(filled, Ok(Patched::Applied { .. })));
+    }
+    let last = store.cart(&id).await.unwrap();
+
+    server.restart().unwrap();
+    store.wait_until_back(&id).await;
+
+    assert_eq!(store.cart(&id).await, Some(last.clone()));
+    let next = store
+        .fill(&id, 4, "four", Expect::At(last.version), Durability::REDO)
+        .await;
+    assert!(matches!(next, Ok(Patched::Applied { .. })), "{next:?}");
+}
+
+#[tokio::test]
+async fn what_was_refused_is_not_done_when_the_reason_is_lost() {
+    let mut server = RedisServer::plain().unwrap();
+    let store = Store::standalone(server.address());
+    let id = fresh_id();
+    let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
+    let new = crate::store::new_session(id);
+    store.sessions.create(&new, kept).await.unwrap();
+    let there = store
+        .fill(&id, 1, "there", Expect::Any, Durability::ASYNC)
+        .await;
+    assert!(matches!(there, Ok(Patched::Applied { .. })));
+    let refused = store
+        .fill(&id, 2, "refused", Expect::Absent, Durability::REDO)
+        .await;
+    assert!(matches!(refused, Ok(Patched::Conflict { .. })));
+
+    server.restart().unwrap();
+    store.wait_until_back(&id).await;
+
+    assert_eq!(store.hits(&id).await, Ok(Some(0)));
+    assert_eq!(store.cart(&id).await, None);
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_core::session::{
-    Ceilings, Created, Durability, Fields, Lifetimes, Name, Op, OpSeq, Opened, Patched, SessionId,
-    SlotTag, Version, Writer,
+    Attribute, Ceilings, Created, Durability, Expect, Fields, Format, Lifetimes, Name, Op, OpSeq,
+    Opened, Patched, SessionId, SlotTag, Value, Version, Writer,
 };
 use tidegate_store::redis::{Address, Arrangement, Redis, RedisPlan, Use};
 use tidegate_store::{Acked, Background, Call, NewSession, SessionStore, StoreError};
@@ -61,6 +61,16 @@ impl Store {
             name: hits(),
             by: 1,
         }];
+        self.patch(id, &ops, number, durability).await
+    }
+
+    async fn patch(
+        &self,
+        id: &SessionId,
+        ops: &[Op],
+        number: u64,
+        durability: Durability,
+    ) -> Result<Acked<Patched>, StoreError> {
         let seq = OpSeq {
             writer: Writer {
                 incarnation: 7,
@@ -71,8 +81,40 @@ impl Store {
         let call = call().with(durability);
         let patching = self
             .sessions
-            .patch(id, &ops, Some(seq), Ceilings::default(), None, call);
+            .patch(id, ops, Some(seq), Ceilings::default(), None, call);
         patching.await
+    }
+
+    /// Gives the attribute `cart` of a session a value, as the patch with this number.
+    pub(crate) async fn fill(
+        &self,
+        id: &SessionId,
+        number: u64,
+        cart: &str,
+        expect: Expect,
+        durability: Durability,
+    ) -> Result<Patched, StoreError> {
+        let ops = [Op::Set {
+            name: Name::new("cart").unwrap(),
+            value: Value {
+                format: Format::Text,
+                bytes: cart.into(),
+            },
+            expect,
+        }];
+        let patched = self.patch(id, &ops, number, durability).await;
+        patched.map(|acked| acked.reply)
+    }
+
+    /// The attribute `cart` of a session; `None` when there is none.
+    pub(crate) async fn cart(&self, id: &SessionId) -> Option<Attribute> {
+        let opening = self
+            .sessions
+            .open(id, Version::NONE, &Fields::All, None, call());
+        match opening.await.unwrap() {
+            Opened::Found { found, .. } => found.attributes.first().map(|(_, it)| it.clone()),
+            _ => None,
+        }
     }
 
     /// The counter `hits` of a session; `None` when there is no such session.

@@ -1,13 +1,14 @@
 -- Creates a session, unless its id is taken or remembered.
 -- KEYS: session, tombstone
--- ARGV: idle ms, absolute ms, ms that an ended session is kept, uid, tier, epoch, bytes, count, then
---       fields and values by turns; an attribute's value without its version
+-- ARGV: idle ms, absolute ms, ms that an ended session is kept, uid, tier, epoch, bytes, count, the
+--       version when it is done again ('' otherwise), then fields and values by turns; an attribute's
+--       value without its version
 if redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then return {-5} end
 local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
 local now = math.floor(us / 1000)
 -- Not 1: a version that began anew after a loss would one day name other content.
-local version = string.format('%016.0f', us)
+local version = ARGV[9] ~= '' and ARGV[9] or string.format('%016.0f', us)
 local absolute = now + ARGV[2]
 local deadline = math.min(now + ARGV[1], absolute)
 local set = {'_v', version, '_c', now, '_l', now, '_i', ARGV[1], '_d', deadline, '_x', absolute, '_b', ARGV[7], '_k', ARGV[8]}
@@ -17,7 +18,7 @@ if ARGV[4] ~= '' then
     for _, part in ipairs({'_t', ARGV[5]}) do set[#set + 1] = part end
   end
 end
-for i = 9, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   set[#set + 1] = ARGV[i]
   set[#set + 1] = string.sub(ARGV[i], 1, 2) == 'a:' and version .. ARGV[i + 1] or ARGV[i + 1]
 end

@@ -2,7 +2,8 @@
 -- KEYS: session, tombstone
 -- ARGV: writer ('' for none), its number of this patch, ms after which nobody wants it ('' never),
 --       ceilings of a value, of the session, and of the count, then four for each change: S(et),
---       D(elete), I(ncrement) or (ma)X, name, value, version expected ('*' any, '0' not there)
+--       D(elete), I(ncrement) or (ma)X, name, value, version expected ('*' any, '0' not there,
+--       '<' and a version: see below)
 local NUMBERS, WRITERS, KEPT_MS = 16, 16, 60000
 local session = KEYS[1]
 
@@ -65,43 +66,50 @@ end
 
 -- What is there by name, and what each name comes to: '-' nothing, 'a' an attribute, 'n' a counter.
 local names, attribute, counter = {}, {}, {}
-local kind, value, high, low = {}, {}, {}, {}
+local kind, value, stamp, high, low = {}, {}, {}, {}, {}
 local conflicts, differs = {-2, h[1]}, {}
 for i = 7, #ARGV, 4 do
   local op, name, new, expected = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  if not kind[name] then
-    names[#names + 1] = name
-    -- The fields of change n, from 0 on, are the (6 + 2n)th and the next; i is 7 + 4n.
-    attribute[name], counter[name] = h[(i + 5) / 2], h[(i + 7) / 2]
-    kind[name] = counter[name] and 'n' or attribute[name] and 'a' or '-'
-    if counter[name] then high[name], low[name] = split(counter[name]) end
-  end
-  if op == 'S' then
-    if #new - 2 > tonumber(ARGV[4]) then return {-4, name, #new - 2, ARGV[4]} end
-    kind[name], value[name] = 'a', new
-  elseif op == 'D' then
-    kind[name] = '-'
-  else
-    if kind[name] == 'a' then return {-9, name} end
-    if op == 'I' then
-      if kind[name] == '-' then high[name], low[name] = 0, 0 end
-      high[name], low[name] = sum(high[name], low[name], new)
-      if not high[name] then return {-8, name} end
-    else
-      local to_high, to_low = split(new)
-      if kind[name] == '-' or high[name] < to_high or (high[name] == to_high and low[name] < to_low) then
-        high[name], low[name] = to_high, to_low
-      end
+  local was = h[(i + 5) / 2]
+  -- A patch that is done again says '<' and the version that it had, and has it again: what was
+  -- written since stays, and the next one that is done again finds what it followed.
+  local again = string.match(expected, '^<(.*)')
+  if not again or not was or string.sub(was, 1, 16) <= again then
+    if again then stamp[name], expected = again, '*' end
+    if not kind[name] then
+      names[#names + 1] = name
+      -- The fields of change n, from 0 on, are the (6 + 2n)th and the next; i is 7 + 4n.
+      attribute[name], counter[name] = h[(i + 5) / 2], h[(i + 7) / 2]
+      kind[name] = counter[name] and 'n' or attribute[name] and 'a' or '-'
+      if counter[name] then high[name], low[name] = split(counter[name]) end
     end
-    kind[name] = 'n'
-  end
-  -- What is expected is what was there before the patch, whatever its other changes do.
-  if expected ~= '*' then
-    local there = counter[name] and '' or attribute[name] and string.sub(attribute[name], 1, 16) or '0'
-    if there ~= expected and not differs[name] then
-      differs[name] = true
-      conflicts[#conflicts + 1] = name
-      conflicts[#conflicts + 1] = counter[name] and '0000000000000000i:' .. counter[name] or attribute[name]
+    if op == 'S' then
+      if #new - 2 > tonumber(ARGV[4]) then return {-4, name, #new - 2, ARGV[4]} end
+      kind[name], value[name] = 'a', new
+    elseif op == 'D' then
+      kind[name] = '-'
+    else
+      if kind[name] == 'a' then return {-9, name} end
+      if op == 'I' then
+        if kind[name] == '-' then high[name], low[name] = 0, 0 end
+        high[name], low[name] = sum(high[name], low[name], new)
+        if not high[name] then return {-8, name} end
+      else
+        local to_high, to_low = split(new)
+        if kind[name] == '-' or high[name] < to_high or (high[name] == to_high and low[name] < to_low) then
+          high[name], low[name] = to_high, to_low
+        end
+      end
+      kind[name] = 'n'
+    end
+    -- What is expected is what was there before the patch, whatever its other changes do.
+    if expected ~= '*' then
+      local there = counter[name] and '' or attribute[name] and string.sub(attribute[name], 1, 16) or '0'
+      if there ~= expected and not differs[name] then
+        differs[name] = true
+        conflicts[#conflicts + 1] = name
+        conflicts[#conflicts + 1] = counter[name] and '0000000000000000i:' .. counter[name] or attribute[name]
+      end
     end
   end
 end
@@ -127,7 +135,7 @@ local set, delete = {'_v', version, '_b', bytes, '_k', count}, {}
 for _, name in ipairs(names) do
   if kind[name] == 'a' then
     set[#set + 1] = 'a:' .. name
-    set[#set + 1] = version .. value[name]
+    set[#set + 1] = (stamp[name] or version) .. value[name]
   elseif kind[name] == 'n' then
     local now_is = text(high[name], low[name])
     set[#set + 1] = 'n:' .. name
