@@ -180,19 +180,32 @@ impl Redis {
     }
 }
 
-/// What `read` finds in all buckets, the oldest first.
+/// What `read` finds in all buckets, the oldest first. What some buckets gave is not withheld because
+/// others failed: whoever was given an event is waited for.
 async fn in_all_buckets<R, F>(read: R) -> Result<Vec<Event>, StoreError>
 where
     R: Fn(u8) -> F,
     F: Future<Output = Result<Vec<Event>, StoreError>>,
 {
-    let found = iter(0..BUCKETS)
+    let mut reads = iter(0..BUCKETS)
         .map(read)
-        .buffer_unordered(BUCKETS_AT_A_TIME)
-        .try_collect::<Vec<_>>();
-    let mut events = found.await?.concat();
-    events.sort_unstable_by_key(|event| (event.id.millis, event.id.bucket, event.id.number));
-    Ok(events)
+        .buffer_unordered(BUCKETS_AT_A_TIME);
+    let (mut events, mut failure) = (Vec::new(), None);
+    while let Some(read) = reads.next().await {
+        match read {
+            Ok(found) => events.extend(found),
+            Err(error) => failure = Some(error),
+        }
+    }
+    match failure {
+        Some(error) if events.is_empty() => Err(error),
+        _ => {
+            events.sort_unstable_by_key(|event: &Event| {
+                (event.id.millis, event.id.bucket, event.id.number)
+            });
+            Ok(events)
+        }
+    }
 }
 
 /// What each bucket may give of `most`.
