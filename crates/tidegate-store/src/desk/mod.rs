@@ -47,7 +47,7 @@ use tidegate_core::time::Wall;
 use crate::background::Background;
 use crate::embedded::{Embedded, EmbeddedPlan};
 use crate::janitor::Janitor;
-use crate::redis::{Redis, Use};
+use crate::redis::{Redis, StoreStats, Use};
 use crate::{Consumer, Event, EventId, Position, Reason, SessionStore};
 use away::Away;
 use clock::Clock;
@@ -312,6 +312,12 @@ impl Desk {
         stats.janitor = shared.janitor.stats();
         shared.away.tell(&mut stats);
         stats
+    }
+
+    /// How the servers behind the store are, each shard with its breaker, and how the last loss of
+    /// each went; without servers, nothing.
+    pub fn servers(&self) -> StoreStats {
+        self.shared.store.servers()
     }
 
     /// Writes what was held back, as far as that is done within `within`, and closes the embedded
