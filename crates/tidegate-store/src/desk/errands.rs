@@ -176,7 +176,11 @@ impl Shared {
             Errand::Unindex { uid, ids } => store.unindex(uid, ids, call).await,
             Errand::Arm { id, deadline } => store.arm(id, *deadline, call).await,
             Errand::Rearm { from, to, deadline } => {
-                store.rearm(from, to, *deadline, call).await.map(drop)
+                // The old id may never have got there; an end told twice is better than none.
+                if !store.rearm(from, to, *deadline, call).await? {
+                    store.arm(to, *deadline, call).await?;
+                }
+                Ok(())
             }
             Errand::Destroy { id, uid, reason } => self.clean_up(id, uid.clone(), *reason).await,
             Errand::Tell(ended) => {

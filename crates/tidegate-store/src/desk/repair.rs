@@ -10,6 +10,7 @@ use tidegate_core::session::{
 
 use super::Shared;
 use super::counters::Count;
+use super::errands::Errand;
 use super::flights::Landed;
 use super::l1::LocalCopy;
 use super::opened::Standing;
@@ -111,11 +112,33 @@ impl Shared {
                     found: copy.session.found.clone(),
                 });
                 self.l1.forget(id);
+                self.errands.send(Errand::Arm {
+                    id: *id,
+                    deadline: session.head.deadline,
+                });
                 let mut seen = fresh(id, session, now);
                 seen.standing = Standing::Recovered;
                 self.admit(seen, true, call).await
             }
-            Created::Taken => Ok(self.ended(id, Gone::Missing)),
+            Created::Taken => self.look_again(id, call).await,
+        }
+    }
+
+    /// What there is after all: another gateway has brought the session back, or it was ended.
+    async fn look_again(&self, id: &SessionId, call: Call) -> Landed {
+        let opened = self.store.open(id, Version::NONE, &Fields::All, None, call);
+        match self.heard(id, opened.await)? {
+            Opened::Found { now, head, found } => {
+                let session = Arc::new(Session {
+                    head,
+                    fields: Fields::All,
+                    found,
+                });
+                self.l1.correct(*id, session.clone());
+                self.admit(fresh(id, session, now), false, call).await
+            }
+            Opened::Gone(gone) => Ok(self.ended(id, gone)),
+            Opened::Unchanged { .. } => Ok(self.ended(id, Gone::Missing)),
         }
     }
 }

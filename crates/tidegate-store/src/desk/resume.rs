@@ -43,7 +43,9 @@ impl Shared {
                 .store
                 .open(&id, Version::NONE, &self.resumed, None, call)
                 .await;
-            match opened? {
+            // Another part of the store is away. The sign-in goes on without that session.
+            let Ok(opened) = opened else { break };
+            match opened {
                 Opened::Found { now, head, found } => {
                     let is_theirs = head
                         .principal

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_core::session::{
-    Attribute, Created, Fields, Found, Gone, Head, Name, Opened, Principal, Rotated, Rotation,
-    SessionId, Value, Version, WriteClass,
+    Attribute, Created, Fields, Found, Gone, Head, Name, Opened, Patched, Principal, Rotated,
+    Rotation, SessionId, Uid, Value, Version, WriteClass,
 };
 use tidegate_core::time::Wall;
 
@@ -268,7 +268,7 @@ impl Shared {
         &self,
         old: Option<&SessionId>,
         until: Instant,
-    ) -> Result<Option<Option<tidegate_core::session::Uid>>, StoreError> {
+    ) -> Result<Option<Option<Uid>>, StoreError> {
         let Some(old) = old else { return Ok(None) };
         let nothing = Fields::Only(Arc::new([]));
         let call = self.call(until);
@@ -355,12 +355,10 @@ impl Shared {
             .patch(&seen.id, &ops, seq, ceilings, None, call)
             .await;
         // The user is signed in. What could not be taken up is still there for the next time.
-        let Ok(patched) = self.heard(&seen.id, patched) else {
-            return Ok(seen);
-        };
-        let tidegate_core::session::Patched::Applied {
+        let patched = self.heard(&seen.id, patched).map(|acked| acked.reply);
+        let Ok(Patched::Applied {
             version, counters, ..
-        } = patched.reply
+        }) = patched
         else {
             self.keep(&seen);
             return Ok(seen);
