@@ -1,5 +1,6 @@
 //! The binary under test, and a directory for what it needs.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
@@ -21,17 +22,24 @@ pub(crate) struct Tidegate {
 impl Tidegate {
     /// Runs `configuration`, listening on ports of its own.
     pub(crate) fn start(directory: &TempDir, configuration: &str) -> Self {
-        let file = directory.write("tidegate.toml", configuration);
+        directory.write("tidegate.toml", configuration);
+        Self::run(directory, "warn", None)
+    }
+
+    /// Runs the configuration that is there, logging everything from `level` on to a file.
+    pub(crate) fn start_logging(directory: &TempDir, level: &str, log: &Path) -> Self {
+        Self::run(directory, level, Some(log))
+    }
+
+    fn run(directory: &TempDir, level: &str, log: Option<&Path>) -> Self {
         let mut command = tidegate();
+        let file = directory.path().join("tidegate.toml");
         command.arg("run").arg("--config").arg(file);
-        command.args([
-            "--listen",
-            "127.0.0.1:0",
-            "--admin",
-            "127.0.0.1:0",
-            "--log",
-            "warn",
-        ]);
+        command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        command.args(["--log", level]);
+        if let Some(log) = log {
+            command.stderr(File::create(log).unwrap());
+        }
         let child = Child::start(command, "tidegate: listening on ", PATIENCE).unwrap();
         let (clients, admin) = child
             .ready_line()
