@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_core::rng::Rng;
+use tidegate_core::session::Fields;
 use tidegate_core::time::{Mono, Wall};
 use tidegate_store::desk::Desk;
 use tokio::runtime::Handle;
@@ -44,6 +45,8 @@ pub struct App {
     pub gate: Gate,
     /// The connections to it.
     pub upstream: Arc<Upstream>,
+    /// By route, what is read of a session when its ticket is renewed on the way.
+    pub(crate) ticket_fields: Vec<Fields>,
 }
 
 /// One gateway thread.
@@ -86,6 +89,14 @@ impl Shared {
     /// need no secrecy.
     pub fn new(plan: Plan, desk: Option<Desk>, seed: u64) -> Self {
         let clock = Clock::start();
+        let in_ticket = desk.as_ref().map_or_else(Vec::new, |desk| {
+            desk.plan().attributes.names(|attribute| attribute.ticket)
+        });
+        let ticket_fields = |app: &AppPlan| {
+            let routes = app.routes.iter();
+            let fields = routes.map(|route| route.session.exposed.fields_and(&in_ticket));
+            fields.collect()
+        };
         let apps = plan
             .apps
             .iter()
@@ -94,6 +105,7 @@ impl Shared {
                 plan: Arc::new(app.clone()),
                 gate: Gate::new(app, clock, seed),
                 upstream: Arc::new(Upstream::new(&app.upstream, plan.threads, clock)),
+                ticket_fields: ticket_fields(app),
             })
             .collect();
         Self {

@@ -65,12 +65,12 @@ pub async fn handle(
     };
 
     let (mut head, incoming) = request.into_parts();
-    let mut claim = Claim::of(thread, index, route, label.class, &head.headers);
+    let mut claim = Claim::of(thread, index, label.route, label.class, &head.headers);
     if let Some(refused) = visit.look(claim.as_mut()) {
         return refused;
     }
     let guest = match claim {
-        Some(claim) => claim.ask(route).await,
+        Some(claim) => claim.ask().await,
         None => Guest::Uninvolved,
     };
     visit.recognise(&guest);
@@ -99,7 +99,7 @@ pub async fn handle(
     let request = Request::from_parts(head, upload);
     match exchange(slot, request, guest.holder()).await {
         Ok(Answer { response, orders }) => {
-            let settled = orders.settle(thread, index, guest).await;
+            let settled = orders.settle(thread, index, label.route, guest).await;
             visit.finish(response, settled)
         }
         Err(no_answer) => visit.no_answer(no_answer),

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use tidegate_core::facts::Class;
 use tidegate_core::limit::Change;
 use tidegate_http::refusal::Refusal;
+use tidegate_store::redis::ShardStats;
 
 use crate::connections::{Connections, Kind};
 use crate::context::{App, Thread};
 use crate::metrics::{
-    Cell, ClassCells, Completion, DESK_COUNTS, DESK_GAUGES, SessionCells, WorkCells, total,
+    Cell, ClassCells, Completion, DESK_COUNTS, DESK_GAUGES, PASSING, SessionCells, WorkCells, total,
 };
 use crate::plan::Mode;
 use crate::session::{BadCookie, Done, Dropped, Outcome};
@@ -36,9 +37,25 @@ pub struct Status {
     pub client_connections: BTreeMap<String, u32>,
     /// The applications, in the order of the configuration.
     pub apps: Vec<AppStatus>,
-    /// Where sessions are kept; absent when none are.
+    /// Counts of where sessions are kept; absent when none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desk: Option<BTreeMap<String, u64>>,
+    /// The shards of the store of sessions; none when it is in this process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub store: Vec<ShardStatus>,
+}
+
+/// One shard of the store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Its primary, as far as is known.
+    pub primary: Option<String>,
+    /// What its breaker lets through: `calls`, `probes` or `nothing`.
+    pub lets: String,
+    /// How often that has become nothing, since the start.
+    pub trips: u64,
+    /// How often its primary was lost, since the start.
+    pub losses: u64,
 }
 
 /// One application.
@@ -178,6 +195,10 @@ impl Status {
             apps: (shared.apps.iter().enumerate())
                 .map(|(index, app)| AppStatus::of(threads, index, app))
                 .collect(),
+            store: (shared.desk.iter())
+                .flat_map(|desk| desk.servers().shards)
+                .map(|shard| ShardStatus::of(&shard))
+                .collect(),
             desk: shared.desk.as_ref().map(|desk| {
                 let stats = desk.stats();
                 let rows = DESK_COUNTS.into_iter().chain(DESK_GAUGES);
@@ -236,6 +257,20 @@ impl AppStatus {
                 .sessions
                 .as_ref()
                 .map(|_| SessionStatus::of(threads, index)),
+        }
+    }
+}
+
+impl ShardStatus {
+    fn of(shard: &ShardStats) -> Self {
+        let lets = PASSING
+            .iter()
+            .find(|(passing, _)| *passing == shard.passing);
+        Self {
+            primary: shard.primary.as_ref().map(ToString::to_string),
+            lets: lets.map_or_else(String::new, |(_, lets)| (*lets).to_owned()),
+            trips: shard.trips.iter().sum(),
+            losses: shard.losses,
         }
     }
 }

@@ -74,7 +74,8 @@ impl Collector for Source {
         self.upstreams(&mut encoder)?;
         self.journals(&mut encoder)?;
         self.clients(&mut encoder)?;
-        self.sessions(&mut encoder)
+        self.sessions(&mut encoder)?;
+        self.store(&mut encoder)
     }
 }
 

@@ -7,11 +7,13 @@ mod exposition;
 mod histogram;
 mod recorder;
 mod sessions;
+mod store;
 
 pub use crate::metrics::exposition::{CONTENT_TYPE, Exposition};
 pub use crate::metrics::recorder::Recorder;
 pub(crate) use crate::metrics::recorder::{Cell, ClassCells, SessionCells, WorkCells, total};
 pub(crate) use crate::metrics::sessions::{DESK_COUNTS, DESK_GAUGES};
+pub(crate) use crate::metrics::store::PASSING;
 
 /// How an admitted request's work was worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use tidegate_store::Reason;
 use tidegate_store::desk::Stats;
 
 use super::exposition::{Source, counter, gauge, metric};
@@ -176,7 +177,7 @@ impl Source {
             let name = format!("tidegate_session_{name}");
             gauge(encoder, &name, help)?.gauge(&[], of(&stats))?;
         }
-        Ok(())
+        ends(&stats, encoder)
     }
 
     fn requests_with_sessions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -249,4 +250,25 @@ impl Source {
     fn session_sum(&self, app: usize, of: impl Fn(&SessionCells) -> &Cell) -> u64 {
         self.sum(|recorder| of(&recorder.apps[app].sessions))
     }
+}
+
+/// What the janitor does: it finds sessions that ended by themselves, and tells of it.
+fn ends(stats: &Stats, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let janitor = &stats.janitor;
+    let help = "Ends of sessions that this process found and told, by reason";
+    let mut rows = counter(encoder, "tidegate_session_ends_told", help)?;
+    for reason in Reason::ALL {
+        rows.count(&[("reason", reason.name())], janitor.told[reason.index()])?;
+    }
+    let help = "Due entries of the expiry index, by what was found: alive, moved, failed";
+    let mut rows = counter(encoder, "tidegate_session_due", help)?;
+    for (found, count) in [
+        ("alive", janitor.alive),
+        ("moved", janitor.moved),
+        ("failed", janitor.failed),
+    ] {
+        rows.count(&[("found", found)], count)?;
+    }
+    let help = "Parts of the expiry index that this process looks after";
+    gauge(encoder, "tidegate_session_index_parts", help)?.gauge(&[], janitor.held)
 }

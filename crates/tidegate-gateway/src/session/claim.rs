@@ -10,14 +10,13 @@ use tidegate_core::time::Mono;
 use tidegate_store::desk::{Desk, Visit};
 
 use crate::context::Thread;
-use crate::plan::RoutePlan;
 use crate::session::cookie::leads_here;
 use crate::session::guest::{Guest, Known, Led, State};
 use crate::session::jar::{Jar, SESSIONS_MAX};
 use crate::session::keys::Purpose;
 use crate::session::outcome::{BadCookie, Outcome};
 use crate::session::plan::{Need, SessionPlan};
-use crate::session::ticket::Issued;
+use crate::session::ticket::{Issued, is_stale};
 use crate::session::token::{BadToken, Token};
 
 /// Longest time that a request waits for its session.
@@ -27,6 +26,7 @@ const OPEN_BUDGET: Duration = Duration::from_millis(8);
 pub(crate) struct Claim<'r> {
     thread: &'r Arc<Thread>,
     app: usize,
+    route: usize,
     plan: &'r SessionPlan,
     desk: &'r Desk,
     jar: Jar<'r>,
@@ -54,19 +54,22 @@ impl<'r> Claim<'r> {
     pub(crate) fn of(
         thread: &'r Arc<Thread>,
         app: usize,
-        route: &RoutePlan,
+        route: usize,
         class: Class,
         headers: &'r HeaderMap,
     ) -> Option<Self> {
-        let plan = thread.shared.apps[app].plan.sessions.as_ref()?;
         let desk = thread.shared.desk.as_ref()?;
-        if route.session.need == Need::None || class == Class::Static {
+        let app_plan = &thread.shared.apps[app].plan;
+        let plan = app_plan.sessions.as_ref()?;
+        let need = app_plan.routes[route].session.need;
+        if need == Need::None || class == Class::Static {
             return None;
         }
         let jar = Jar::of(headers, plan);
         let mut claim = Self {
             thread,
             app,
+            route,
             plan,
             desk,
             jar,
@@ -93,8 +96,8 @@ impl<'r> Claim<'r> {
         Some(plan.class_of(principal.tier.as_ref()))
     }
 
-    /// Asks for the session, where there may be one, and what of it `route` wants to know.
-    pub(crate) async fn ask(mut self, route: &RoutePlan) -> Guest {
+    /// Asks for the session, where there may be one, and what of it the route wants to know.
+    pub(crate) async fn ask(mut self) -> Guest {
         if self.jar.is_empty() {
             self.thread.recorder.session(self.app, Outcome::Absent);
             return Guest::New;
@@ -106,7 +109,7 @@ impl<'r> Claim<'r> {
             outcome: Outcome::Left,
         };
         self.issued();
-        let (state, outcome, moved) = self.open(route).await;
+        let (state, outcome, moved) = self.open().await;
         count.outcome = outcome;
         let led = match (&self.plan.affinity, self.jar.affinity) {
             (_, None) => Led::Nowhere,
@@ -118,6 +121,7 @@ impl<'r> Claim<'r> {
         Guest::Known(Arc::new(Known {
             thread: Arc::clone(self.thread),
             app: self.app,
+            route: self.route,
             state,
             moved,
             has_cookie: !self.jar.sessions().is_empty(),
@@ -132,16 +136,16 @@ impl<'r> Claim<'r> {
 
     /// The state of the first of the cookies that leads to a session, and whether it has another id
     /// by now.
-    async fn open(&self, route: &RoutePlan) -> (State, Outcome, bool) {
+    async fn open(&self) -> (State, Outcome, bool) {
         let until = Instant::now() + OPEN_BUDGET;
         let (mut state, mut outcome) = (State::Dead, Outcome::Invalid);
         for token in self.tokens.iter().flatten() {
-            let (mut token, mut visit) = (*token, self.visit(token, route, until).await);
+            let (mut token, mut visit) = (*token, self.visit(token, until).await);
             let mut moved = false;
             if let Visit::Gone(Gone::Rotated { successor }) = &visit
                 && let Some(next) = self.successor(successor)
             {
-                (token, visit) = (next, self.visit(&next, route, until).await);
+                (token, visit) = (next, self.visit(&next, until).await);
                 moved = true;
             }
             match visit {
@@ -161,14 +165,21 @@ impl<'r> Claim<'r> {
         (state, outcome, false)
     }
 
-    async fn visit(&self, token: &Token, route: &RoutePlan, until: Instant) -> Visit {
+    async fn visit(&self, token: &Token, until: Instant) -> Visit {
         let id = token.id();
         let ticket = match &self.ticket {
             Ticket::Opened(Some(issued)) if issued.ticket.id == id => Some(&issued.ticket),
             _ => None,
         };
         let budget = until.saturating_duration_since(Instant::now());
-        let fields = route.session.exposed.fields();
+        let app = &self.thread.shared.apps[self.app];
+        let renewed =
+            self.plan.tickets && ticket.is_none_or(|ticket| is_stale(ticket, self.desk.now()));
+        let fields = if renewed {
+            &app.ticket_fields[self.route]
+        } else {
+            app.plan.routes[self.route].session.exposed.fields()
+        };
         self.desk.open(&id, ticket, fields, budget).await
     }
 

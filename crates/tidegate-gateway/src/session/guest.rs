@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tidegate_core::facts::Class;
-use tidegate_core::session::SlotTag;
+use tidegate_core::session::{Name, SlotTag};
 use tidegate_store::desk::{Desk, Seen};
 
 use crate::context::Thread;
@@ -28,6 +28,7 @@ pub(crate) enum Guest {
 pub(crate) struct Known {
     pub(crate) thread: Arc<Thread>,
     pub(crate) app: usize,
+    pub(crate) route: usize,
     pub(crate) state: State,
     /// Whether the session has another id than the browser knows.
     pub(crate) moved: bool,
@@ -131,10 +132,11 @@ impl Guest {
 
 impl Known {
     /// Somebody without any cookie.
-    pub(crate) fn newcomer(thread: &Arc<Thread>, app: usize) -> Self {
+    pub(crate) fn newcomer(thread: &Arc<Thread>, app: usize, route: usize) -> Self {
         Self {
             thread: Arc::clone(thread),
             app,
+            route,
             state: State::Dead,
             moved: false,
             has_cookie: false,
@@ -142,6 +144,12 @@ impl Known {
             issued: None,
             led: Led::Nowhere,
         }
+    }
+
+    /// Whether the application is told of attributes of this name.
+    pub(crate) fn is_told(&self, name: &Name) -> bool {
+        let plan = &self.thread.shared.apps[self.app].plan;
+        plan.routes[self.route].session.exposed.contains(name)
     }
 
     pub(crate) fn plan(&self) -> &SessionPlan {

@@ -47,6 +47,7 @@ impl Orders {
         mut self,
         thread: &Arc<Thread>,
         app: usize,
+        route: usize,
         guest: Guest,
     ) -> Settled {
         let lines = mem::take(&mut self.lines);
@@ -60,7 +61,7 @@ impl Orders {
                 // Somebody has taken the route out of sessions: that is no reason to fail it.
                 return Settled::default();
             }
-            Guest::New => Arc::new(Known::newcomer(thread, app)),
+            Guest::New => Arc::new(Known::newcomer(thread, app, route)),
             Guest::Known(known) => known,
         };
         let commands = Commands::parse(&lines);

@@ -211,6 +211,25 @@ impl Exposed {
         &self.fields
     }
 
+    /// What is read of the session when its ticket is renewed on the way: these and `more`.
+    pub(crate) fn fields_and(&self, more: &[Name]) -> Fields {
+        match &self.fields {
+            Fields::All => Fields::All,
+            Fields::Only(names) => {
+                let others = more.iter().filter(|name| !names.contains(name));
+                Fields::Only(names.iter().chain(others).cloned().collect())
+            }
+        }
+    }
+
+    /// Whether an attribute or counter of this name is told.
+    pub(crate) fn contains(&self, name: &Name) -> bool {
+        match &self.fields {
+            Fields::All => true,
+            Fields::Only(names) => names.contains(name),
+        }
+    }
+
     /// The names and their headers.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &HeaderName)> {
         let names = match &self.fields {

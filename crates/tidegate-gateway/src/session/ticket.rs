@@ -23,7 +23,7 @@ pub(crate) struct Issued {
 pub(crate) const LEN_MAX: usize = 512;
 
 /// How old a ticket gets before another is issued.
-pub(crate) const RENEWED_AFTER: Duration = Duration::from_secs(60);
+const RENEWED_AFTER: Duration = Duration::from_secs(60);
 
 /// The first byte of what is sealed.
 const FORM: u8 = 1;
@@ -67,9 +67,9 @@ impl Issued {
             born: Wall::from_micros(u64::from_le_bytes(*born)),
         })
     }
+}
 
-    /// Whether another is due at `now`.
-    pub(crate) fn is_stale(&self, now: Wall) -> bool {
-        now.since(self.ticket.issued) >= RENEWED_AFTER
-    }
+/// Whether another one is due at `now`.
+pub(crate) fn is_stale(ticket: &Ticket, now: Wall) -> bool {
+    now.since(ticket.issued) >= RENEWED_AFTER
 }

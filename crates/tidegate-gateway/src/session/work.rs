@@ -7,7 +7,9 @@ use tidegate_core::session::{
     Attribute, Expect, Fields, Gone, Name, Op, SessionId, Value, Version,
 };
 use tidegate_store::Reason;
-use tidegate_store::desk::{Desk, DeskError, DeskPatched, Patch, Seen, SignIn, Standing, Visit};
+use tidegate_store::desk::{
+    Desk, DeskError, DeskPatched, Patch, Seen, SignIn, Standing, Ticket, Visit,
+};
 
 use crate::session::commands::{Change, Commands, Rotate, SignOut};
 use crate::session::cookie::Cookies;
@@ -15,7 +17,7 @@ use crate::session::guest::{Known, Led, State};
 use crate::session::keys::Purpose;
 use crate::session::orders::Settled;
 use crate::session::outcome::{CookieSet, Done, Dropped, dropped};
-use crate::session::ticket::Issued;
+use crate::session::ticket::{Issued, is_stale};
 use crate::session::token::Token;
 
 /// Longest time that a change of a session takes, waiting for replicas included.
@@ -35,8 +37,8 @@ pub(super) struct Work {
     current: Option<Current>,
     /// Whether something was written that other gateways do not see yet.
     wrote_here: bool,
-    /// Whether something that the ticket says has changed.
-    ticket_changed: bool,
+    /// What has changed of what the ticket says.
+    ticket_changes: Vec<Name>,
     unstored: bool,
 }
 
@@ -65,7 +67,7 @@ impl Work {
             known,
             current,
             wrote_here: false,
-            ticket_changed: false,
+            ticket_changes: Vec::new(),
             unstored: false,
         }
     }
@@ -254,15 +256,16 @@ impl Work {
     /// Notes what was written, for the ticket that goes out with this answer.
     fn remember(&mut self, ops: &[Op], version: Version, counters: &[(Name, i64)]) {
         let plan = &self.desk.plan().attributes;
-        let told = ops.iter().any(|op| plan.of(op.name()).ticket);
+        let names = ops.iter().map(Op::name);
+        let changes: Vec<Name> = names.filter(|name| plan.of(name).ticket).cloned().collect();
         let current = self.current.as_mut();
         let Some(seen) = current.and_then(|current| current.seen.as_mut()) else {
             return;
         };
-        if !told {
+        if changes.is_empty() {
             return;
         }
-        self.ticket_changed = true;
+        self.ticket_changes = changes;
         let session = Arc::make_mut(&mut seen.session);
         session.head.version = version;
         let found = &mut session.found;
@@ -354,11 +357,11 @@ impl Work {
         let told = self.known.seen();
         let as_told = |name: &Name| match told {
             None => Some(Expect::Absent),
-            Some(seen) => match (seen.session.attribute(name), &seen.session.fields) {
-                (Some(attribute), _) => Some(Expect::At(attribute.version)),
-                (None, Fields::All) => Some(Expect::Absent),
-                (None, Fields::Only(names)) => names.contains(name).then_some(Expect::Absent),
-            },
+            Some(_) if !self.known.is_told(name) => None,
+            Some(seen) => Some(match seen.session.attribute(name) {
+                Some(attribute) => Expect::At(attribute.version),
+                None => Expect::Absent,
+            }),
         };
         let op = |change: &Change| {
             let mut op = change.op.clone();
@@ -436,11 +439,14 @@ impl Work {
         };
         let goes_with_it = issued.as_ref().filter(|issued| issued.ticket.id == seen.id);
         let due = current.fresh
-            || self.ticket_changed
-            || goes_with_it.is_none_or(|issued| issued.is_stale(seen.now));
-        let ticket = (plan.tickets && due)
+            || !self.ticket_changes.is_empty()
+            || goes_with_it.is_none_or(|issued| is_stale(&issued.ticket, seen.now));
+        let mut ticket = (plan.tickets && due)
             .then(|| self.desk.ticket(seen))
             .flatten();
+        if let (Some(ticket), Some(issued)) = (&mut ticket, goes_with_it) {
+            self.keep_unread(&issued.ticket, seen, ticket);
+        }
         let born = goes_with_it.map_or(seen.now, |issued| issued.born);
         match ticket.and_then(|ticket| Issued { ticket, born }.seal(&plan.keys)) {
             Some(sealed) => {
@@ -466,6 +472,18 @@ impl Work {
             }
             _ => {}
         }
+    }
+
+    /// Takes over from the `old` ticket into the `new` one what was not read this time.
+    fn keep_unread(&self, old: &Ticket, seen: &Seen, new: &mut Ticket) {
+        let unread = |name: &Name| match &seen.session.fields {
+            Fields::All => false,
+            Fields::Only(names) => !names.contains(name) && !self.ticket_changes.contains(name),
+        };
+        let attributes = old.attributes.iter().filter(|(name, _)| unread(name));
+        new.attributes.extend(attributes.cloned());
+        let counters = old.counters.iter().filter(|(name, _)| unread(name));
+        new.counters.extend(counters.cloned());
     }
 
     /// Takes away what leads nowhere any more.

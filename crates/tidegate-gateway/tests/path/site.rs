@@ -14,7 +14,9 @@ use tidegate_gateway::plan::{
     AppPlan, DrainPlan, ListenerPlan, Matcher, Mode, OnClientGone, PathPattern, Plan, ProbePlan,
     RoutePlan, UpstreamPlan,
 };
+use tidegate_gateway::session::SessionPlan;
 use tidegate_gateway::status::AppStatus;
+use tidegate_store::desk::{Desk, DeskPlan};
 
 use crate::app::App;
 use crate::client::Client;
@@ -120,7 +122,17 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
 
 impl Site {
     pub(crate) fn start(plan: Plan) -> Self {
-        let gateway = Gateway::start(plan).unwrap();
+        Self::of(Gateway::start(plan).unwrap())
+    }
+
+    /// The same with sessions, which are kept in this process and nowhere else.
+    pub(crate) fn start_with(mut plan: Plan, sessions: SessionPlan) -> Self {
+        plan.apps[0].sessions = Some(sessions);
+        let desk = Desk::start(DeskPlan::default()).unwrap();
+        Self::of(Gateway::start_with(plan, Some(desk)).unwrap())
+    }
+
+    fn of(gateway: Gateway) -> Self {
         Self {
             address: gateway.address(),
             gateway,

@@ -144,8 +144,9 @@ fn while_the_store_hangs_visitors_are_known_and_only_what_needs_it_is_refused() 
     visitor.ask(one.clients, "/", &["Tidegate-Set: cart=before"]);
 
     fleet.redis.pause().unwrap();
+    let known = visitor.clone();
     let refused = |gateway: &Tidegate| {
-        let page = visitor.clone().ask(gateway.clients, "/checkout", &[]);
+        let page = known.clone().ask(gateway.clients, "/checkout", &[]);
         page.answer.header("tidegate-reason") == Some("store_away")
             && page.answer.status == 503
             && page.answer.header("retry-after").is_some()
