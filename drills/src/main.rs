@@ -19,6 +19,15 @@ mod gateway_worked_example;
 mod harness;
 mod limiter_default;
 mod limiter_sockets;
+mod sessions_big_attributes;
+mod sessions_disaster;
+mod sessions_node_kill;
+mod sessions_refused_costs_nothing;
+mod sessions_resume;
+mod sessions_rotation;
+mod sessions_sign_out;
+mod sessions_stale_reads;
+mod sessions_store_hung;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -28,7 +37,7 @@ use serde_json::json;
 use tidegate_lab::measure;
 use tidegate_lab::report::Table;
 
-use harness::{Args, Drill, Invalid, Verdict, say};
+use harness::{Args, Drill, Invalid, Keeps, Verdict, say};
 
 /// Files this process wants to be able to open: every visitor's connection is one.
 const FILES_WANTED: u64 = 65_536;
@@ -51,6 +60,15 @@ const DRILLS: &[Drill] = &[
     gateway_proxy_cost::DRILL,
     limiter_sockets::DRILL,
     limiter_default::DRILL,
+    sessions_node_kill::DRILL,
+    sessions_stale_reads::DRILL,
+    sessions_store_hung::DRILL,
+    sessions_rotation::DRILL,
+    sessions_resume::DRILL,
+    sessions_sign_out::DRILL,
+    sessions_big_attributes::DRILL,
+    sessions_refused_costs_nothing::DRILL,
+    sessions_disaster::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.
@@ -62,12 +80,24 @@ struct Cli {
     /// List the drills.
     #[arg(long)]
     list: bool,
+    /// Be the application of a drill instead, under the name given.
+    #[arg(long, hide = true)]
+    site: Option<Keeps>,
     #[command(flatten)]
     args: Args,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(keeps) = cli.site {
+        return match harness::site::serve(cli.name.as_deref().unwrap_or("site"), keeps) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let Some(name) = cli.name.filter(|_| !cli.list) else {
         print!("{}", list());
         return ExitCode::SUCCESS;

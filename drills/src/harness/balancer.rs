@@ -13,6 +13,8 @@ use anyhow::Context as _;
 use super::peer::{Peer, haproxy_program, loopback};
 use super::{TempDir, free_port, wait_for};
 
+/// Where a gateway says whether it is well.
+pub(crate) const HEALTH: &str = "/.tidegate/readyz";
 /// Places for nodes that do not exist yet.
 const SPARE_PLACES: usize = 2;
 /// How often a node's health is asked for; two answers that are missing take it out, one brings it
@@ -56,11 +58,15 @@ impl BalancerSetup {
         self
     }
 
+    /// The same, where a gateway says by a cookie which node a visitor belongs to.
+    #[must_use]
+    pub(crate) fn guided(mut self) -> Self {
+        self.stickiness.push("cookie tg_a".to_owned());
+        self
+    }
+
     fn cfg(&self, address: SocketAddr, socket: &std::path::Path) -> String {
-        let check = format!(
-            "check inter {}ms fall 2 rise 1",
-            CHECK_INTERVAL.as_millis()
-        );
+        let check = format!("check inter {}ms fall 2 rise 1", CHECK_INTERVAL.as_millis());
         let mut servers = String::new();
         for (name, at) in &self.nodes {
             // Writing to a String does not fail.
@@ -155,7 +161,7 @@ impl Balancer {
 
     /// Waits until the node called `name` gets requests.
     pub(crate) fn wait_until_well(&self, name: &str) -> anyhow::Result<()> {
-        wait_for(&format!("{name} is well"), || Ok(self.is_up(name)?))
+        wait_for(&format!("{name} is well"), || self.is_up(name))
     }
 
     /// Waits until the node called `name` gets no requests any more.

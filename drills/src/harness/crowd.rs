@@ -54,6 +54,20 @@ pub(crate) struct Visit {
     pub(crate) visited: Visited,
 }
 
+/// So many strangers, who are called `v0`, `v1` and so on.
+pub(crate) fn visitors(count: usize) -> Vec<Visitor> {
+    (0..count)
+        .map(|number| Visitor::new(format!("v{number}"), number as u64))
+        .collect()
+}
+
+impl Visit {
+    /// Whether the application answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.visited.is_answered()
+    }
+}
+
 impl Crowd {
     /// Sends `visitors` off.
     pub(crate) fn start(visitors: Vec<Visitor>, plan: CrowdPlan) -> anyhow::Result<Self> {
@@ -131,8 +145,12 @@ async fn play(visitors: Vec<Visitor>, plan: CrowdPlan) -> (Vec<Visitor>, Visits)
     lags.sort_unstable();
     visits.lag_p99 = lags.get(lags.len() * 99 / 100).copied().unwrap_or_default();
     visits.all = std::mem::take(&mut *lock(&done));
-    let visitors = std::mem::take(&mut *lock(&free));
-    (visitors.into(), visits)
+    let mut visitors: Vec<Visitor> = std::mem::take(&mut *lock(&free)).into();
+    for visitor in &mut visitors {
+        // Its connections end with the runtime that they were opened on.
+        visitor.disconnect();
+    }
+    (visitors, visits)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -152,7 +170,7 @@ impl Visits {
 
     /// Steps that ended in no answer of the application, or none at all.
     pub(crate) fn errors(&self) -> usize {
-        self.count(|visit| !matches!(visit.visited.outcome, Outcome::Answered(_)))
+        self.count(|visit| !visit.is_answered())
     }
 
     /// Steps for which `is_so`.

@@ -13,6 +13,8 @@ use super::{Metrics, TempDir, ask};
 
 /// Longest time from start to the line that says it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest time from SIGTERM to its end: what it drains within is shorter.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Lines of its log that are shown when it does not start.
 const LOG_LINES_SHOWN: usize = 20;
 
@@ -97,6 +99,19 @@ impl Gateway {
         self.address
     }
 
+    /// Ends it as an operator does, and waits until it has ended.
+    pub(crate) fn stop(self) -> anyhow::Result<()> {
+        let status = self.child.stop(STOP_TIMEOUT)?;
+        anyhow::ensure!(status.success(), "the gateway ended with {status}");
+        Ok(())
+    }
+
+    /// Ends it at once, as a crash does.
+    pub(crate) fn kill(self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        Ok(())
+    }
+
     /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
@@ -135,6 +150,11 @@ impl Gateway {
         }
         let text = String::from_utf8(ask(self.admin, "/metrics")?)?;
         Metrics::parse(&text)
+    }
+
+    /// What its admin listener answers for `path`.
+    pub(crate) fn told(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        ask(self.admin, path)
     }
 
     /// What it has logged so far.

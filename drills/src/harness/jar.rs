@@ -52,11 +52,6 @@ impl Jar {
     pub(crate) fn plant(&mut self, name: &str, value: &str) {
         self.0.insert(name.to_owned(), value.to_owned());
     }
-
-    /// Drops a cookie.
-    pub(crate) fn forget(&mut self, name: &str) {
-        self.0.remove(name);
-    }
 }
 
 #[cfg(test)]

@@ -3,27 +3,46 @@
 
 mod args;
 mod ask;
+mod balancer;
+mod crowd;
 mod drive;
+mod fleet;
 mod gateway;
+mod jar;
 mod metrics;
+mod monitor;
+mod node;
 mod peer;
+pub(crate) mod php;
 mod place;
 mod play;
 mod shop;
+pub(crate) mod site;
+mod store;
 mod verdict;
+mod visitor;
 mod wait;
 
 pub(crate) use args::Args;
 pub(crate) use ask::ask;
+pub(crate) use balancer::{Balancer, BalancerSetup, HEALTH};
+pub(crate) use crowd::{Crowd, CrowdPlan, Visits, visitors};
 pub(crate) use drive::Drive;
+pub(crate) use fleet::{Fleet, SessionSettings};
 pub(crate) use gateway::{Gateway, GatewaySetup};
+pub(crate) use jar::Jar;
 pub(crate) use metrics::Metrics;
+pub(crate) use monitor::Monitor;
+pub(crate) use node::Node;
 pub(crate) use peer::{Peer, PeerSetup};
 pub(crate) use place::{Cores, TempDir, free_port};
 pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series, until_valid};
 pub(crate) use shop::{ShopProcess, ShopSetup};
+pub(crate) use site::{Blobs, Keeps, Known, Site};
+pub(crate) use store::Store;
 pub(crate) use verdict::{Figure, Verdict, say};
-pub(crate) use wait::wait_for;
+pub(crate) use visitor::{Loss, Step, Visitor};
+pub(crate) use wait::{runtime, wait_for};
 
 use std::time::Duration;
 

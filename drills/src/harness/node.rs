@@ -36,11 +36,6 @@ impl Node {
         })
     }
 
-    /// Its name, which its application answers with.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Where clients connect.
     pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.address()
@@ -59,6 +54,11 @@ impl Node {
     /// What its gateway says of itself.
     pub(crate) fn metrics(&self) -> anyhow::Result<Metrics> {
         self.gateway.metrics()
+    }
+
+    /// Ends both as an operator does: the gateway writes what it held back.
+    pub(crate) fn stop(self) -> anyhow::Result<()> {
+        self.gateway.stop()
     }
 
     /// Ends both at once, as when the machine is gone.

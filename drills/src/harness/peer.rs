@@ -82,7 +82,7 @@ impl Peer {
 
     /// Starts HAProxy.
     pub(crate) fn haproxy(setup: &PeerSetup) -> anyhow::Result<Self> {
-        let program = program("haproxy", "haproxy")?;
+        let program = haproxy_program()?;
         let dir = TempDir::new()?;
         let address = loopback(free_port()?);
         let file = dir.path().join("haproxy.cfg");
@@ -130,7 +130,8 @@ impl Peer {
         Self::start(&command, address, dir, core)
     }
 
-    fn start(
+    /// Starts `command` and waits until `address` accepts connections.
+    pub(super) fn start(
         command: &[String],
         address: SocketAddr,
         dir: TempDir,
@@ -173,8 +174,13 @@ impl Peer {
     }
 }
 
+/// Where HAProxy is.
+pub(super) fn haproxy_program() -> anyhow::Result<PathBuf> {
+    program("haproxy", "haproxy")
+}
+
 /// Where `name` is; if it is nowhere, which Debian package has it.
-fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(DIRECTORIES.iter().map(PathBuf::from))
@@ -183,7 +189,7 @@ fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is not installed: it is in Debian's package {package}"))
 }
 
-fn loopback(port: u16) -> SocketAddr {
+pub(super) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 

@@ -1,7 +1,7 @@
 //! A visitor of the application of the drills: fills a cart, signs in, and notices when either has
 //! gone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,7 @@ use tidegate_lab::load::Request;
 use tidegate_lab::load::raw::{Answer, Client};
 use tokio::time::timeout;
 
-use super::Jar;
-use super::site::{Known, cart_of};
+use super::{Jar, Known};
 
 /// Things a visitor puts into the cart before it only looks on.
 const CART_MAX: u32 = 40;
@@ -22,7 +21,8 @@ pub(crate) struct Visitor {
     pub(crate) name: String,
     /// Its cookies.
     pub(crate) jar: Jar,
-    client: Option<Client>,
+    /// One connection to every server it has been to.
+    clients: BTreeMap<SocketAddr, Client>,
     rng: Rng,
     standing: Standing,
     /// What is certainly in the cart: the answer said so.
@@ -58,8 +58,6 @@ pub(crate) enum Step {
 /// How one step went.
 #[derive(Clone, Debug)]
 pub(crate) struct Visited {
-    /// What was done.
-    pub(crate) step: Step,
     /// From the first byte sent to the last one received.
     pub(crate) took: Duration,
     /// What came of it.
@@ -90,13 +88,20 @@ pub(crate) enum Loss {
     Count,
 }
 
+impl Visited {
+    /// Whether the application answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.outcome, Outcome::Answered(_))
+    }
+}
+
 impl Visitor {
     /// A stranger who will be called `name`; `seed` decides what it does.
     pub(crate) fn new(name: impl Into<String>, seed: u64) -> Self {
         Self {
             name: name.into(),
             jar: Jar::default(),
-            client: None,
+            clients: BTreeMap::new(),
             rng: Rng::new(seed),
             standing: Standing::Stranger,
             cart: BTreeSet::new(),
@@ -104,11 +109,6 @@ impl Visitor {
             hits: None,
             hits_unsure: 0,
         }
-    }
-
-    /// What is certainly in its cart.
-    pub(crate) fn cart(&self) -> &BTreeSet<u32> {
-        &self.cart
     }
 
     /// Whether it has been signed in.
@@ -161,7 +161,7 @@ impl Visitor {
             Ok(Ok(answer)) => Outcome::Status(answer.status.as_u16()),
             Ok(Err(_)) | Err(_) => {
                 // What the server makes of the rest of a broken exchange is no answer.
-                self.client = None;
+                self.disconnect();
                 Outcome::Nothing
             }
         };
@@ -171,7 +171,6 @@ impl Visitor {
         };
         self.learn(step, &outcome, &losses);
         Visited {
-            step,
             took,
             outcome,
             losses,
@@ -187,19 +186,47 @@ impl Visitor {
         if let Some(field) = self.jar.field() {
             request.headers.push(("Cookie".to_owned(), field));
         }
-        let mut client = match self.client.take() {
+        let mut client = match self.clients.remove(&target) {
             Some(client) if client.is_idle() => client,
             _ => Client::connect(target).await?,
         };
         let answer = client.ask(&request).await?;
-        self.client = Some(client);
+        self.clients.insert(target, client);
         self.jar.learn(&answer.headers);
         Ok(answer)
     }
 
-    /// Leaves its connection, so that the next request comes over a new one.
+    /// The same, and what the application knew of it as the request came; an error if it did not
+    /// answer.
+    pub(crate) async fn known(
+        &mut self,
+        target: SocketAddr,
+        request: Request,
+    ) -> anyhow::Result<Known> {
+        let path = request.path.clone();
+        let answer = self.ask(target, request).await?;
+        anyhow::ensure!(
+            answer.status == 200,
+            "http://{target}{path} answered {}",
+            answer.status
+        );
+        Ok(serde_json::from_slice(&answer.body)?)
+    }
+
+    /// Signs in at `target`.
+    pub(crate) async fn sign_in(&mut self, target: SocketAddr) -> anyhow::Result<Known> {
+        let path = format!("/sign-in?uid={}", self.name);
+        self.known(target, Request::post(&path, 0)).await
+    }
+
+    /// Looks at a page at `target`.
+    pub(crate) async fn look(&mut self, target: SocketAddr) -> anyhow::Result<Known> {
+        self.known(target, Request::get("/page")).await
+    }
+
+    /// Leaves its connections, so that the next request comes over a new one.
     pub(crate) fn disconnect(&mut self) {
-        self.client = None;
+        self.clients.clear();
     }
 
     fn compare(&self, known: &Known) -> Vec<Loss> {
@@ -211,11 +238,10 @@ impl Visitor {
         if self.standing == Standing::SignedIn && !signed_in {
             losses.push(Loss::Login);
         }
-        let cart = known.attributes.get("cart").map_or("", String::as_str);
-        if !self.cart.is_subset(&cart_of(cart)) {
+        if !self.cart.is_subset(&known.cart()) {
             losses.push(Loss::Cart);
         }
-        let seen = hits_of(known);
+        let seen = known.hits();
         let may_be = |hits: u64| (hits..=hits + self.hits_unsure).contains(&seen);
         if self.hits.is_some_and(|hits| !may_be(hits)) {
             losses.push(Loss::Count);
@@ -240,7 +266,7 @@ impl Visitor {
         };
         // The answer knows what was there before the step.
         if self.hits.is_none() {
-            self.hits = Some(hits_of(known));
+            self.hits = Some(known.hits());
             self.hits_unsure = 0;
         }
         match step {
@@ -261,9 +287,4 @@ impl Visitor {
         self.hits = None;
         self.hits_unsure = 0;
     }
-}
-
-fn hits_of(known: &Known) -> u64 {
-    let hits = known.attributes.get("hits");
-    hits.and_then(|hits| hits.parse().ok()).unwrap_or(0)
 }

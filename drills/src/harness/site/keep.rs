@@ -45,6 +45,19 @@ pub(super) enum Change {
 }
 
 impl Known {
+    /// How far the counter `hits` is.
+    pub(crate) fn hits(&self) -> u64 {
+        let hits = self.attributes.get("hits");
+        hits.and_then(|hits| hits.parse().ok()).unwrap_or(0)
+    }
+
+    /// What is in the cart, which is an attribute like `[3,17]`.
+    pub(crate) fn cart(&self) -> BTreeSet<u32> {
+        let cart = self.attributes.get("cart");
+        cart.and_then(|cart| serde_json::from_str(cart).ok())
+            .unwrap_or_default()
+    }
+
     /// Makes `change`; false when nothing of the session is left.
     pub(super) fn apply(&mut self, change: &Change) -> bool {
         match change {
@@ -61,11 +74,6 @@ impl Known {
         }
         true
     }
-}
-
-/// The things in a cart, which is an attribute like `3,17`.
-pub(crate) fn cart_of(text: &str) -> BTreeSet<u32> {
-    text.split(',').filter_map(|item| item.parse().ok()).collect()
 }
 
 /// Sessions in the application's own memory.

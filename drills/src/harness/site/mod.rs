@@ -10,6 +10,9 @@
 //! | `/put?name=A&bytes=N` | gives the attribute A a value of N bytes |
 //! | any other | nothing |
 //!
+//! With `ms=N` in the query it takes N ms over it, and with `limit=N` it refuses with 503 what comes
+//! while N others are in work.
+//!
 //! It is a process of its own (this binary once more), so that it can be killed like one.
 
 mod keep;
@@ -23,7 +26,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tidegate_lab::measure::Child;
 
-pub(crate) use keep::{Known, cart_of};
+pub(crate) use keep::{Blobs, Known};
 pub(crate) use serve::serve;
 
 /// Longest time from start to the line that says it is ready.

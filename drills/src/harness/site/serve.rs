@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
@@ -15,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::keep::{Blobs, Change, Heap, Known, cart_of};
+use super::keep::{Blobs, Change, Heap, Known};
 use super::{Keeps, READY};
 
 /// The cookie of an application that keeps its sessions by itself.
@@ -26,6 +27,24 @@ struct Application {
     keeper: Keeper,
     /// Numbers the sessions of this process.
     next: AtomicU64,
+    /// Requests in work now.
+    inside: AtomicU64,
+}
+
+/// Counts a request as in work.
+struct Inside<'a>(&'a AtomicU64);
+
+impl<'a> Inside<'a> {
+    fn enter(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 enum Keeper {
@@ -49,6 +68,7 @@ pub(crate) fn serve(node: &str, keeps: Keeps) -> anyhow::Result<()> {
             node: node.to_owned(),
             keeper,
             next: AtomicU64::new(1),
+            inside: AtomicU64::new(0),
         });
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         println!("{READY}{}", listener.local_addr()?);
@@ -78,6 +98,8 @@ impl Application {
             return status(StatusCode::BAD_REQUEST);
         }
         let query = pairs(parts.uri.query().unwrap_or_default());
+        let number = |name: &str| query.get(name).and_then(|value| value.parse().ok());
+        let _inside = Inside::enter(&self.inside);
         let answer = match &self.keeper {
             Keeper::Tidegate => Ok(self.in_tidegate(parts.uri.path(), &query, &parts.headers)),
             Keeper::Heap(heap) => Ok(self.in_heap(heap, parts.uri.path(), &query, &parts.headers)),
@@ -86,6 +108,13 @@ impl Application {
                     .await
             }
         };
+        // Session libraries come before anything that an application does itself.
+        if number("limit").is_some_and(|limit| self.inside.load(Ordering::Relaxed) > limit) {
+            return status(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        if let Some(millis) = number("ms") {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
         answer.unwrap_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR))
     }
 
@@ -203,10 +232,10 @@ fn change(path: &str, query: &BTreeMap<String, String>, known: &Known) -> Change
             Change::Set(value("name"), "v".repeat(bytes))
         }
         "/add" => {
-            let mut cart = cart_of(known.attributes.get("cart").map_or("", String::as_str));
+            let mut cart = known.cart();
             cart.extend(value("item").parse::<u32>());
-            let items: Vec<String> = cart.iter().map(u32::to_string).collect();
-            Change::Set("cart".to_owned(), items.join(","))
+            let cart = serde_json::to_string(&cart).expect("it serialises");
+            Change::Set("cart".to_owned(), cart)
         }
         _ => Change::Nothing,
     }
@@ -217,9 +246,17 @@ fn order(change: &Change) -> Option<(HeaderName, HeaderValue)> {
     let (name, value) = match change {
         Change::Nothing => return None,
         Change::SignIn(uid) => ("tidegate-rotate", format!("uid={uid}")),
-        Change::SignOut => ("tidegate-destroy", "1".to_owned()),
-        Change::SignOutEverywhere => ("tidegate-signout-user", "1".to_owned()),
-        Change::Set(name, value) => ("tidegate-set", format!("{name}=s:{value}")),
+        Change::SignOut => ("tidegate-destroy", "?1".to_owned()),
+        Change::SignOutEverywhere => ("tidegate-signout-user", "all".to_owned()),
+        Change::Set(name, value) => {
+            // A list is one for whoever puts two histories of a session together, too.
+            let kind = if value.starts_with('[') {
+                "json"
+            } else {
+                "text"
+            };
+            ("tidegate-set", format!("{name}=\"{value}\";as={kind}"))
+        }
         Change::Count(name) => ("tidegate-incr", format!("{name}=1")),
     };
     let value = HeaderValue::from_str(&value).ok()?;
