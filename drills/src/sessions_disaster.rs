@@ -37,7 +37,11 @@ pub(crate) const DRILL: Drill = Drill {
 fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
     let heap = in_heap()?;
-    show(&verdict, "in the application's memory, sticky cookie", &heap);
+    show(
+        &verdict,
+        "in the application's memory, sticky cookie",
+        &heap,
+    );
     let blob = as_blobs()?;
     show(&verdict, "as one value each in Redis", &blob);
     let ours = in_tidegate()?;
@@ -49,9 +53,12 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         ("counters", Loss::Count, false),
     ] {
         let lost = |visits: &Visits| visits.losers(loss) as f64;
-        let figure = Figure::count(format!("of {VISITORS} visitors, {what} lost"), lost(&ours.visits))
-            .beside("heap and sticky cookie", lost(&heap))
-            .beside("one value each", lost(&blob));
+        let figure = Figure::count(
+            format!("of {VISITORS} visitors, {what} lost"),
+            lost(&ours.visits),
+        )
+        .beside("heap and sticky cookie", lost(&heap))
+        .beside("one value each", lost(&blob));
         verdict.add(if holds { figure.exactly(0.0) } else { figure });
     }
     let errors = |visits: &Visits| visits.errors() as f64;

@@ -45,14 +45,20 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         );
     }
     verdict.add(
-        Figure::count("of 3 sessions the newest is gone: cart of the next found", adopt_next()?)
-            .exactly(1.0),
+        Figure::count(
+            "of 3 sessions the newest is gone: cart of the next found",
+            adopt_next()?,
+        )
+        .exactly(1.0),
     );
     let index = index_of_many()?;
     verdict.add(
-        Figure::count(format!("in the index after {SESSIONS} sessions of one user"), index)
-            .at_most(f64::from(INDEX_MAX))
-            .beside("an index that only grows", f64::from(SESSIONS)),
+        Figure::count(
+            format!("in the index after {SESSIONS} sessions of one user"),
+            index,
+        )
+        .at_most(f64::from(INDEX_MAX))
+        .beside("an index that only grows", f64::from(SESSIONS)),
     );
     Ok(verdict)
 }
@@ -100,7 +106,9 @@ fn blob_after(away: Duration) -> anyhow::Result<f64> {
         blobs.save("returning", &known).await?;
         store.age(away)?;
         let cart = blobs.load("returning").await?.map(|known| known.cart());
-        Ok(f64::from(u8::from(cart.is_some_and(|cart| cart.contains(&7)))))
+        Ok(f64::from(u8::from(
+            cart.is_some_and(|cart| cart.contains(&7)),
+        )))
     })
 }
 
@@ -156,8 +164,14 @@ fn index_of_many() -> anyhow::Result<f64> {
         anyhow::Ok(())
     })?;
     let signed_in = node.metrics()?.sum("tidegate_session_signed_in_total", &[]);
-    anyhow::ensure!(signed_in >= f64::from(SESSIONS), "only {signed_in} sign-ins");
+    anyhow::ensure!(
+        signed_in >= f64::from(SESSIONS),
+        "only {signed_in} sign-ins"
+    );
     // What is written on the side is written by now, or is held back no longer than this.
     node.stop()?;
-    Ok(fleet.store()?.ask::<u32>(&["ZCARD", "tg:u:{often}:s"])?.into())
+    Ok(fleet
+        .store()?
+        .ask::<u32>(&["ZCARD", "tg:u:{often}:s"])?
+        .into())
 }

@@ -49,7 +49,10 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let old = runtime()?.block_on(old_ids(&targets, &mut secrets))?;
     verdict.add(
         Figure::count(
-            format!("of {} uses of an old id right after the sign-in, accepted", old.uses),
+            format!(
+                "of {} uses of an old id right after the sign-in, accepted",
+                old.uses
+            ),
             f64::from(old.accepted),
         )
         .exactly(0.0)
@@ -170,7 +173,9 @@ async fn planted(
 
         // An id that is well made, and that no session has any more.
         let mut attacker = Visitor::new("attacker", 1);
-        attacker.known(home, Request::post("/add?item=2", 0)).await?;
+        attacker
+            .known(home, Request::post("/add?item=2", 0))
+            .await?;
         let session = attacker.look(home).await?.session.context("no session")?;
         secrets.learn(&attacker.jar);
         let (tag, hash) = session.split_once('.').context("no session's name")?;
@@ -208,7 +213,8 @@ async fn parallel(targets: &[SocketAddr], secrets: &mut Secrets) -> anyhow::Resu
         two.jar = one.jar.clone();
 
         let (first, second) = tokio::join!(one.sign_in(home), two.sign_in(other));
-        (first?, second?);
+        first?;
+        second?;
 
         let mut sessions = Vec::new();
         for (visitor, at) in [(&mut one, other), (&mut two, home)] {

@@ -66,9 +66,12 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let by_index = runtime.block_on(by_index(fleet.address(), &mut store))?;
 
     verdict.add(
-        Figure::count("accepted by any of three gateways, one second after", left as f64)
-            .exactly(0.0)
-            .beside("sessions listed in an index that is lost", by_index as f64),
+        Figure::count(
+            "accepted by any of three gateways, one second after",
+            left as f64,
+        )
+        .exactly(0.0)
+        .beside("sessions listed in an index that is lost", by_index as f64),
     );
     verdict.add(Figure::ms(
         "the last one accepted was seen after",
@@ -144,10 +147,7 @@ async fn look_all(
 
 /// The usual practice: a set of the user's sessions, which a sign-out everywhere deletes. With the
 /// set lost it finds nothing to delete. How many sessions are still there afterwards.
-async fn by_index(
-    address: SocketAddr,
-    store: &mut crate::harness::Store,
-) -> anyhow::Result<usize> {
+async fn by_index(address: SocketAddr, store: &mut crate::harness::Store) -> anyhow::Result<usize> {
     let blobs = Blobs::new(address)?;
     let known = Known {
         uid: Some(USER.to_owned()),

@@ -41,7 +41,10 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
                 f64::from(trusting.stale),
             ),
     );
-    verdict.add(Figure::share("opened without its content", unchanged_share(&ours)));
+    verdict.add(Figure::share(
+        "opened without its content",
+        unchanged_share(&ours),
+    ));
     Ok(verdict)
 }
 
@@ -59,7 +62,10 @@ fn unchanged_share(told: &Told) -> f64 {
 }
 
 fn alternate(fleet: &Fleet, settings: &SessionSettings, reads: u32) -> anyhow::Result<Told> {
-    let nodes = [fleet.node("first", settings)?, fleet.node("second", settings)?];
+    let nodes = [
+        fleet.node("first", settings)?,
+        fleet.node("second", settings)?,
+    ];
     let targets = [nodes[0].address(), nodes[1].address()];
     let mut told = runtime()?.block_on(async {
         let mut lanes = JoinSet::new();

@@ -56,7 +56,9 @@ async fn fill(target: SocketAddr) -> anyhow::Result<Vec<Visitor>> {
     let mut visitors = Vec::new();
     for number in 0..SESSIONS {
         let mut visitor = Visitor::new(format!("large-{number}"), u64::from(number));
-        visitor.known(target, Request::post("/add?item=1", 0)).await?;
+        visitor
+            .known(target, Request::post("/add?item=1", 0))
+            .await?;
         visitor.known(target, Request::post("/count", 0)).await?;
         for value in 0..VALUES {
             let path = format!("/put?name=large{value}&bytes={VALUE_BYTES}");

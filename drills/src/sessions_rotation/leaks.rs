@@ -28,7 +28,10 @@ pub(super) struct Secrets {
 impl Secrets {
     /// Takes note of the cookies in `jar`.
     pub(super) fn learn(&mut self, jar: &Jar) {
-        if let Some(secret) = jar.get(super::COOKIE).and_then(|cookie| cookie.split('.').nth(2)) {
+        if let Some(secret) = jar
+            .get(super::COOKIE)
+            .and_then(|cookie| cookie.split('.').nth(2))
+        {
             self.texts.insert(secret.as_bytes().to_vec());
             self.bytes.extend(URL_SAFE_NO_PAD.decode(secret));
         }
@@ -41,7 +44,11 @@ impl Secrets {
 
     /// Takes note of a session's name.
     pub(super) fn name(&mut self, known: &Known) {
-        if let Some((_, hash)) = known.session.as_deref().and_then(|name| name.split_once('.')) {
+        if let Some((_, hash)) = known
+            .session
+            .as_deref()
+            .and_then(|name| name.split_once('.'))
+        {
             self.names.insert(hash.as_bytes().to_vec());
         }
     }
@@ -67,7 +74,10 @@ pub(super) fn add(
 ) -> anyhow::Result<()> {
     anyhow::ensure!(
         secrets.texts.iter().all(|text| text.len() == SECRET_LEN)
-            && secrets.bytes.iter().all(|bytes| bytes.len() == SECRET_BYTES)
+            && secrets
+                .bytes
+                .iter()
+                .all(|bytes| bytes.len() == SECRET_BYTES)
             && !secrets.bytes.is_empty(),
         "cookies look otherwise than this drill thinks"
     );
@@ -97,7 +107,9 @@ pub(super) fn add(
         verdict.add(Figure::count(format!("secrets in {what}"), found as f64).exactly(0.0));
     }
     let whole = places(&said, HASH_LEN, &secrets.names);
-    verdict.add(Figure::count("whole names of sessions in logs and metrics", whole as f64).exactly(0.0));
+    verdict.add(
+        Figure::count("whole names of sessions in logs and metrics", whole as f64).exactly(0.0),
+    );
     Ok(())
 }
 

@@ -50,7 +50,9 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
     })?;
     way.heal();
     wait_for("everything is in the store", || {
-        let waiting = cut_off.metrics()?.sum("tidegate_session_away_sessions", &[]);
+        let waiting = cut_off
+            .metrics()?
+            .sum("tidegate_session_away_sessions", &[]);
         Ok(waiting == 0.0)
     })?;
 

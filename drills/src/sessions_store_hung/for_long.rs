@@ -41,34 +41,8 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
     let mut leaving = runtime.block_on(leave(balancer.address(), "leaving", false))?;
 
     fleet.redis().pause()?;
-    let crowd = Crowd::start(
-        visitors(VISITORS),
-        CrowdPlan {
-            target: balancer.address(),
-            rate: RATE,
-            length: Duration::from_secs_f64((VISITORS * REQUESTS) as f64 / RATE),
-            patience: PATIENCE,
-        },
-    )?;
-    runtime.block_on(async {
-        for visitor in &mut leaving {
-            let old = visitor.jar.clone();
-            visitor
-                .known(balancer.address(), Request::post("/sign-out", 0))
-                .await?;
-            visitor.jar = old;
-        }
-        // Whoever has an old cookie goes on trying, and writes if it is let.
-        for visitor in &mut gone {
-            let cookies = visitor.jar.clone();
-            for node in &nodes {
-                visitor.jar.clone_from(&cookies);
-                visitor.known(node.address(), Request::post("/count", 0)).await?;
-            }
-            visitor.jar = cookies;
-        }
-        anyhow::Ok(())
-    })?;
+    let crowd = send(&balancer)?;
+    runtime.block_on(try_on(&balancer, &nodes, &mut leaving, &mut gone))?;
     let (mut crowd, visits) = crowd.join()?;
     fleet.redis().resume()?;
     wait_until_healed(&nodes)?;
@@ -78,8 +52,11 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
     let targets = [nodes[0].address(), nodes[1].address(), third.address()];
     let kept = runtime.block_on(found(&mut crowd, &targets))?;
     verdict.add(
-        Figure::share("after it resumed, of what was written meanwhile, there at 3 gateways", kept)
-            .exactly(1.0),
+        Figure::share(
+            "after it resumed, of what was written meanwhile, there at 3 gateways",
+            kept,
+        )
+        .exactly(1.0),
     );
     let back = runtime.block_on(signed_in(&gone, &targets))?
         + runtime.block_on(signed_in(&leaving, &targets))?;
@@ -90,6 +67,44 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
         )
         .exactly(0.0),
     );
+    Ok(())
+}
+
+/// New visitors, so many that each has its requests.
+fn send(balancer: &Balancer) -> anyhow::Result<Crowd> {
+    Crowd::start(
+        visitors(VISITORS),
+        CrowdPlan {
+            target: balancer.address(),
+            rate: RATE,
+            length: Duration::from_secs_f64((VISITORS * REQUESTS) as f64 / RATE),
+            patience: PATIENCE,
+        },
+    )
+}
+
+/// Some sign out, and keep their cookies; who signed out before tries these at every node.
+async fn try_on(
+    balancer: &Balancer,
+    nodes: &[Node],
+    leaving: &mut [Visitor],
+    gone: &mut [Visitor],
+) -> anyhow::Result<()> {
+    for visitor in leaving {
+        let old = visitor.jar.clone();
+        let request = Request::post("/sign-out", 0);
+        visitor.known(balancer.address(), request).await?;
+        visitor.jar = old;
+    }
+    for visitor in gone {
+        let cookies = visitor.jar.clone();
+        for node in nodes {
+            visitor.jar.clone_from(&cookies);
+            let request = Request::post("/count", 0);
+            visitor.known(node.address(), request).await?;
+        }
+        visitor.jar = cookies;
+    }
     Ok(())
 }
 
@@ -110,7 +125,9 @@ async fn leave(target: SocketAddr, name: &str, out: bool) -> anyhow::Result<Vec<
     for number in 0..LEAVING {
         let mut visitor = Visitor::new(format!("{name}-{number}"), number as u64);
         visitor.sign_in(target).await?;
-        visitor.known(target, Request::post("/add?item=9", 0)).await?;
+        visitor
+            .known(target, Request::post("/add?item=9", 0))
+            .await?;
         let old = visitor.jar.clone();
         if out {
             visitor.known(target, Request::post("/sign-out", 0)).await?;
@@ -193,7 +210,11 @@ fn add_losses(verdict: &mut Verdict, visits: &Visits, blob: &Visits) {
         Figure::ms("99 % of answers within", p99(visits))
             .beside("one value each, timeout of 2 s", p99(blob)),
     );
-    for (what, loss) in [("login", Loss::Login), ("cart", Loss::Cart), ("count", Loss::Count)] {
+    for (what, loss) in [
+        ("login", Loss::Login),
+        ("cart", Loss::Cart),
+        ("count", Loss::Count),
+    ] {
         verdict.add(
             Figure::count(
                 format!("of {VISITORS} new visitors, lost a {what}"),
