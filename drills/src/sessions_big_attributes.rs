@@ -2,6 +2,7 @@
 //! value of 100 KB, which lies beside its session; and what is over a ceiling. Beside it sessions kept
 //! as one value each.
 
+mod ceilings;
 mod fields;
 
 use std::time::Duration;
@@ -19,5 +20,6 @@ pub(crate) const DRILL: Drill = Drill {
 fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
     fields::show(&mut verdict)?;
+    ceilings::show(&mut verdict)?;
     Ok(verdict)
 }

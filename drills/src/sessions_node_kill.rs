@@ -8,7 +8,7 @@ use tidegate_lab::report::Table;
 
 use crate::harness::{
     Args, Balancer, BalancerSetup, Crowd, CrowdPlan, Drill, Figure, Fleet, HEALTH, Keeps, Loss,
-    Node, SessionSettings, Verdict, Visits, visitors,
+    Node, SessionSettings, Verdict, Visits, until_valid, visitors,
 };
 
 const RATE: f64 = 500.0;
@@ -52,7 +52,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     );
     let fleet = Fleet::start()?;
     let settings = SessionSettings::default();
-    let ours = play(false, &|name| fleet.node(name, &settings))?;
+    let ours = until_valid(args, || play(false, &|name| fleet.node(name, &settings)))?;
     show(&verdict, "in Tidegate", &ours);
 
     let losers = |told: &Told, what| told.visits.losers(what) as f64;
@@ -119,6 +119,7 @@ fn play(sticky: bool, start: &dyn Fn(&str) -> anyhow::Result<Node>) -> anyhow::R
     balancer.wait_until_well(&place)?;
     let joined = crowd.elapsed();
     let (_, visits) = crowd.join()?;
+    Fleet::ensure_never_away([&stays, &added])?;
     Ok(Told {
         visits,
         killed,

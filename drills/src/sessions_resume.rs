@@ -19,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Sessions of one user.
 const SESSIONS: u32 = 10_000;
 /// Sign-ins at the same time while these are made.
-const AT_ONCE: u32 = 16;
+const AT_ONCE: u32 = 8;
 /// Sessions that the index of a user knows at most when nothing is set.
 const INDEX_MAX: u32 = 1_000;
 
@@ -163,6 +163,7 @@ fn index_of_many() -> anyhow::Result<f64> {
         }
         anyhow::Ok(())
     })?;
+    Fleet::ensure_never_away([&node])?;
     let signed_in = node.metrics()?.sum("tidegate_session_signed_in_total", &[]);
     anyhow::ensure!(
         signed_in >= f64::from(SESSIONS),

@@ -78,6 +78,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     );
     let pairs = runtime()?.block_on(parallel(&targets, &mut secrets))?;
     add_orphans(&mut verdict, &mut store, &pairs)?;
+    Fleet::ensure_never_away(&nodes)?;
     let heard = monitor.stop()?;
     leaks::add(&mut verdict, &secrets, &nodes, &mut store, &heard)?;
     Ok(verdict)

@@ -63,6 +63,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         last_accepted = last.map_or(last_accepted, |last| last.duration_since(begun));
     }
     let (left, _) = runtime.block_on(look_all(&mut visitors, &targets))?;
+    Fleet::ensure_never_away(&nodes)?;
     let by_index = runtime.block_on(by_index(fleet.address(), &mut store))?;
 
     verdict.add(

@@ -7,7 +7,7 @@ use tidegate_lab::load::Request;
 use tokio::task::JoinSet;
 
 use crate::harness::{
-    Args, Drill, Figure, Fleet, Node, SessionSettings, Verdict, Visitor, runtime,
+    Args, Drill, Figure, Fleet, Node, SessionSettings, Verdict, Visitor, runtime, until_valid,
 };
 
 const READS: u32 = 100_000;
@@ -28,9 +28,10 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
     let fleet = Fleet::start()?;
     let settings = SessionSettings::default();
-    let ours = alternate(&fleet, &settings, READS)?;
+    let ours = until_valid(args, || alternate(&fleet, &settings, READS))?;
     verdict.say("the same with copies that are trusted for a second:");
-    let trusting = alternate(&fleet, &settings.with("trust = \"1s\""), READS_TRUSTING)?;
+    let settings = settings.with("trust = \"1s\"");
+    let trusting = until_valid(args, || alternate(&fleet, &settings, READS_TRUSTING))?;
 
     verdict.add(Figure::count("reads", f64::from(ours.reads)).at_least(f64::from(READS)));
     verdict.add(
@@ -80,6 +81,7 @@ fn alternate(fleet: &Fleet, settings: &SessionSettings, reads: u32) -> anyhow::R
         }
         anyhow::Ok(told)
     })?;
+    Fleet::ensure_never_away(&nodes)?;
     for metrics in nodes.iter().map(Node::metrics) {
         let metrics = metrics?;
         told.opened += metrics.sum("tidegate_session_opened_total", &[]);

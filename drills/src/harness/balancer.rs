@@ -58,10 +58,14 @@ impl BalancerSetup {
         self
     }
 
-    /// The same, where a gateway says by a cookie which node a visitor belongs to.
+    /// The same, where a gateway says by a cookie which node a visitor belongs to, as in
+    /// `deploy/haproxy.cfg`.
     #[must_use]
     pub(crate) fn guided(mut self) -> Self {
-        self.stickiness.push("cookie tg_a".to_owned());
+        for (name, _) in &self.nodes {
+            let line = format!("use-server {name} if {{ req.cook(tg_a) -m beg {name}. }}");
+            self.stickiness.push(line);
+        }
         self
     }
 
@@ -91,7 +95,7 @@ impl BalancerSetup {
 defaults
   mode http
   option http-keep-alive
-  option redispatch
+  option redispatch 1
   option forwardfor
   retries 3
   retry-on conn-failure empty-response

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Context as _;
 use tidegate_lab::peers::RedisServer;
 
-use super::{Keeps, Node, Store, TempDir, gateway};
+use super::{Invalid, Keeps, Node, Store, TempDir, gateway};
 
 /// The store of a fleet, and the keys that its gateways have in common.
 pub(crate) struct Fleet {
@@ -25,6 +25,8 @@ pub(crate) struct SessionSettings {
     sessions: String,
     /// Attributes that are told to the application, besides cart and hits.
     exposed: Vec<String>,
+    /// Further sections.
+    sections: String,
     /// Whether the gateway leaves a cookie that leads the balancer back to it.
     affinity: bool,
 }
@@ -43,6 +45,14 @@ impl SessionSettings {
     pub(crate) fn app(mut self, lines: &str) -> Self {
         self.app.push_str(lines);
         self.app.push('\n');
+        self
+    }
+
+    /// The same with one more section.
+    #[must_use]
+    pub(crate) fn section(mut self, section: &str) -> Self {
+        self.sections.push_str(section);
+        self.sections.push('\n');
         self
     }
 
@@ -82,8 +92,10 @@ key_file = \"{key_file}\"
 [sessions.durability]
 sign-in = \"redo\"
 sign-out = \"redo\"
-{attributes}",
-            lines = self.sessions
+{attributes}
+{sections}",
+            lines = self.sessions,
+            sections = self.sections,
         )
     }
 }
@@ -125,6 +137,30 @@ impl Fleet {
         let key_file = key_file.to_str().context("a path that is no text")?;
         let sections = settings.sections(name, store, key_file);
         Node::start_with(name, Keeps::InTidegate, &settings.app, &sections)
+    }
+
+    /// Says that the run is no result if one of `nodes` took the store for away, though nothing was
+    /// done to it: then the machine was too busy to answer within the few milliseconds that count.
+    pub(crate) fn ensure_never_away<'a>(
+        nodes: impl IntoIterator<Item = &'a Node>,
+    ) -> anyhow::Result<()> {
+        let mut without = 0.0;
+        for node in nodes {
+            let metrics = node.metrics()?;
+            for name in [
+                "opened_degraded",
+                "opened_away",
+                "patch_degraded",
+                "timed_out",
+            ] {
+                without += metrics.sum(&format!("tidegate_session_{name}_total"), &[]);
+            }
+        }
+        if without == 0.0 {
+            return Ok(());
+        }
+        let reason = format!("a store that was well did not answer in time for {without} requests");
+        Err(Invalid(reason).into())
     }
 
     /// Where its store is.

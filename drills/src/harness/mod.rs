@@ -34,7 +34,7 @@ pub(crate) use jar::Jar;
 pub(crate) use metrics::Metrics;
 pub(crate) use monitor::Monitor;
 pub(crate) use node::Node;
-pub(crate) use peer::{Peer, PeerSetup};
+pub(crate) use peer::{Peer, PeerSetup, loopback};
 pub(crate) use place::{Cores, TempDir, free_port};
 pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series, until_valid};
 pub(crate) use shop::{ShopProcess, ShopSetup};

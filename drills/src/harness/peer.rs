@@ -189,7 +189,8 @@ pub(super) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is not installed: it is in Debian's package {package}"))
 }
 
-pub(super) fn loopback(port: u16) -> SocketAddr {
+/// `port` of the loopback address.
+pub(crate) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
