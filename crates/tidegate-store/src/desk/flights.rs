@@ -60,6 +60,7 @@ pub(super) struct Lead {
 enum Stage {
     Gathering,
     Flying,
+    Over,
 }
 
 /// The wait for what somebody else asks.
@@ -122,24 +123,31 @@ impl Lead {
     }
 
     /// Tells everybody what the store answered.
-    pub(super) fn land(self, landed: Landed) {
+    pub(super) fn land(mut self, landed: Landed) {
+        // The place first: whoever gathers departs as soon as they hear, and the place is theirs.
+        self.leave();
         self.landed.send_replace(Some(landed));
+    }
+
+    fn leave(&mut self) {
+        let mut tracks = self.flights.lock();
+        let Some(track) = tracks.get_mut(&self.id) else {
+            return;
+        };
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Gathering => track.gathering = None,
+            Stage::Flying => track.flying = None,
+            Stage::Over => return,
+        }
+        if track.flying.is_none() && track.gathering.is_none() {
+            tracks.remove(&self.id);
+        }
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        let mut tracks = self.flights.lock();
-        let Some(track) = tracks.get_mut(&self.id) else {
-            return;
-        };
-        match self.stage {
-            Stage::Gathering => track.gathering = None,
-            Stage::Flying => track.flying = None,
-        }
-        if track.flying.is_none() && track.gathering.is_none() {
-            tracks.remove(&self.id);
-        }
+        self.leave();
     }
 }
 
@@ -227,5 +235,42 @@ mod tests {
 
         assert_eq!(joined.landed().await, None);
         assert!(matches!(flights.board(&id(), &Fields::All), Seat::Lead(_)));
+    }
+
+    #[test]
+    fn on_many_threads_everybody_lands_and_nothing_is_left() {
+        const ROUNDS: usize = 2_000;
+        let flights = Flights::default();
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let flights = flights.clone();
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build();
+                    runtime.unwrap().block_on(async {
+                        for round in 0..ROUNDS {
+                            match flights.board(&id(), &Fields::All) {
+                                Seat::Lead(mut lead) => {
+                                    lead.depart().await.unwrap();
+                                    // Some leaders go without an answer.
+                                    if (round + thread) % 7 > 0 {
+                                        lead.land(gone());
+                                    }
+                                }
+                                Seat::Join(join) => {
+                                    let landed = join.landed().await;
+                                    assert!(landed.is_none_or(|landed| landed == gone()));
+                                }
+                                Seat::None => panic!("there is room"),
+                            }
+                        }
+                    });
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+
+        assert!(flights.lock().is_empty());
     }
 }
