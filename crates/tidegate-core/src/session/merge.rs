@@ -39,9 +39,10 @@ pub enum Dropped {
 pub enum Missing {
     /// To create it: it began while the store was away.
     Create,
-    /// To create it again from what is known here: the store lost it.
+    /// To create it again from what is known here: the store lost it, or could not know that it was
+    /// in use.
     Recreate,
-    /// To forget it: it ended.
+    /// To forget it: it ended, or its time is over.
     Forget,
 }
 
@@ -83,13 +84,15 @@ pub fn merge(
 }
 
 /// What to do about a session used here of which the store says `gone`. `born` says that it began
-/// while the store was away, `lost` that the store came back without what it had.
-pub const fn missing(gone: &Gone, born: bool, lost: bool) -> Missing {
+/// while the store was away, `alive` that by its use here its time is not over.
+pub const fn missing(gone: &Gone, born: bool, alive: bool) -> Missing {
     match gone {
-        Gone::Missing if born => Missing::Create,
-        Gone::Missing if lost => Missing::Recreate,
-        // Intact and without it: its time was over. Under another id by habit: who has that one
-        // reads it in the store; what was written under the old one here has nowhere to go.
+        Gone::Missing if born && alive => Missing::Create,
+        // An ending on purpose and a change of id are remembered for longer than this. So the store
+        // lost it, or took it for unused, as nobody could say that it was in use.
+        Gone::Missing if alive => Missing::Recreate,
+        // Under another id by habit: who has that one reads it in the store; what was written under
+        // the old one here has nowhere to go.
         Gone::Missing | Gone::Destroyed | Gone::Replaced | Gone::Rotated { .. } => Missing::Forget,
     }
 }
@@ -285,12 +288,17 @@ mod tests {
             Gone::Replaced,
             Gone::Rotated { successor: vec![] },
         ] {
-            for (born, lost) in [(false, false), (false, true), (true, false), (true, true)] {
-                assert_eq!(missing(&gone, born, lost), Missing::Forget);
+            for (born, alive) in [(false, false), (false, true), (true, false), (true, true)] {
+                assert_eq!(missing(&gone, born, alive), Missing::Forget);
             }
         }
-        assert_eq!(missing(&Gone::Missing, false, false), Missing::Forget);
+    }
+
+    #[test]
+    fn what_is_missing_and_in_use_here_comes_back_and_what_is_not_is_forgotten() {
+        assert_eq!(missing(&Gone::Missing, true, true), Missing::Create);
         assert_eq!(missing(&Gone::Missing, false, true), Missing::Recreate);
-        assert_eq!(missing(&Gone::Missing, true, false), Missing::Create);
+        assert_eq!(missing(&Gone::Missing, true, false), Missing::Forget);
+        assert_eq!(missing(&Gone::Missing, false, false), Missing::Forget);
     }
 }

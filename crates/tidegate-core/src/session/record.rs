@@ -74,6 +74,26 @@ impl Record {
         record
     }
 
+    /// A session as far as it is known from its head and some of its content, so that it can go on
+    /// where its store is not. What is not known still counts against the ceiling of bytes.
+    pub fn known(head: &Head, found: &Found) -> Self {
+        let mut record = Self {
+            version: head.version,
+            created_ms: ms(head.created),
+            last_used_ms: ms(head.last_used),
+            idle_ms: millis(head.idle),
+            deadline_ms: ms(head.deadline),
+            absolute_ms: ms(head.absolute),
+            principal: head.principal.clone(),
+            bytes: 0,
+            attributes: found.attributes.iter().cloned().collect(),
+            counters: found.counters.iter().cloned().collect(),
+            seen: Seen::default(),
+        };
+        record.bytes = record.weigh().max(head.bytes.into());
+        record
+    }
+
     /// Whether its time is over at `now`.
     pub const fn is_over(&self, now: Wall) -> bool {
         ms(now) >= self.deadline_ms

@@ -307,6 +307,24 @@ fn a_habitual_change_of_id_keeps_everything_but_the_version() {
 }
 
 #[test]
+fn a_session_known_in_part_goes_on_and_the_rest_of_it_still_counts() {
+    let mut whole = fresh();
+    patch(
+        &mut whole,
+        1,
+        &[set("notes", &"x".repeat(100), Expect::Any)],
+    );
+    let found = whole.found(&Fields::Only([name("cart")].into()));
+
+    let mut known = Record::known(&whole.head(), &found);
+
+    assert_eq!(known.head(), whole.head());
+    let done = patch(&mut known, 2, &[add("items", 1)]);
+    assert!(matches!(done, Patched::Applied { .. }), "{done:?}");
+    assert_eq!(known.bytes(), whole.bytes() + 5 + 20);
+}
+
+#[test]
 fn an_epoch_is_adopted_by_the_signed_in_and_never_goes_back() {
     let mut nobody = fresh();
     assert!(!nobody.adopt_epoch(after(1), 4));
