@@ -65,7 +65,8 @@ impl SessionStore {
         }
     }
 
-    /// Creates a session; writes nothing when its id is taken or remembered.
+    /// Creates a session; writes nothing when its id is taken or remembered. The id of one whose time
+    /// is over is free.
     pub async fn create(&self, new: &NewSession, call: Call) -> Result<Acked<Created>, StoreError> {
         match self {
             Self::Redis(on) => on.create(new, call).await,

@@ -16,7 +16,7 @@ use crate::session::{BadCookie, CookieSet, Done, Dropped, Outcome};
 type Row = (&'static str, &'static str, fn(&Stats) -> u64);
 
 /// What the desk has counted since the start.
-pub(crate) const DESK_COUNTS: [Row; 33] = [
+pub(crate) const DESK_COUNTS: [Row; 37] = [
     ("opened", "Openings that the store answered", |it| it.opened),
     (
         "opened_unchanged",
@@ -140,10 +140,30 @@ pub(crate) const DESK_COUNTS: [Row; 33] = [
         "Writes brought to the store after it was away",
         |it| it.healed,
     ),
+    (
+        "heal_gave_way",
+        "Changes made without the store that gave way to what it had",
+        |it| it.heal_gave_way,
+    ),
+    (
+        "heal_refused",
+        "Writes made without the store that it refused afterwards",
+        |it| it.heal_refused,
+    ),
+    (
+        "heal_forgotten",
+        "Writes made without the store whose session had ended",
+        |it| it.heal_forgotten,
+    ),
+    (
+        "heal_recreated",
+        "Sessions in use that the store had not any more and was given again",
+        |it| it.heal_recreated,
+    ),
 ];
 
 /// How things stand at the desk.
-pub(crate) const DESK_GAUGES: [Row; 4] = [
+pub(crate) const DESK_GAUGES: [Row; 5] = [
     ("l1_entries", "Local copies of sessions", |it| it.l1_entries),
     ("l1_bytes", "Bytes of local copies of sessions", |it| {
         it.l1_bytes
@@ -152,6 +172,11 @@ pub(crate) const DESK_GAUGES: [Row; 4] = [
         "away_sessions",
         "Sessions with writes that the store has not seen",
         |it| it.away_sessions,
+    ),
+    (
+        "away_endings",
+        "Sessions and users signed out here without the store knowing",
+        |it| it.away_endings,
     ),
     (
         "op_log_bytes",

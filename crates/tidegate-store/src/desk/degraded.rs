@@ -1,6 +1,6 @@
 //! Going on without the store.
 
-use tidegate_core::session::{Fields, Op, OpSeq, SessionId};
+use tidegate_core::session::{Fields, Op, OpSeq, Principal, SessionId};
 
 use super::Shared;
 use super::away::Known;
@@ -13,12 +13,20 @@ use super::ticket::Ticket;
 impl Shared {
     /// What is known here of a session.
     pub(super) fn known<'a>(&self, id: &'a SessionId, ticket: Option<&'a Ticket>) -> Known<'a> {
+        // Neither does one from before a sign-out everywhere that is known here, nor such a copy.
+        let stands = |principal: &Option<Principal>| {
+            let principal = principal.as_ref();
+            principal.is_none_or(|its| its.epoch >= self.epochs.at_last(&its.uid))
+        };
         Known {
             now: self.clock.now(),
             id,
             // A ticket of another session says nothing of this one.
-            ticket: ticket.filter(|ticket| ticket.id == *id),
-            copy: self.l1.any(id),
+            ticket: ticket.filter(|ticket| ticket.id == *id && stands(&ticket.principal)),
+            copy: self
+                .l1
+                .any(id)
+                .filter(|copy| stands(&copy.session.head.principal)),
         }
     }
 

@@ -96,7 +96,7 @@ impl Shared {
 
     /// Begins the user's next epoch. The session that is spared is moved into it first: between
     /// the two it would be turned away wherever it is used.
-    async fn leave(
+    pub(super) async fn leave(
         &self,
         uid: &Uid,
         except: Option<&SessionId>,

@@ -37,6 +37,11 @@ impl Epochs {
         self.0.get(uid).map_or(0, |epoch| epoch.number)
     }
 
+    /// The epoch of a user when it was asked for last, if it is remembered.
+    pub(super) fn known(&self, uid: &Uid) -> Option<u64> {
+        self.0.get(uid).map(|epoch| epoch.number)
+    }
+
     /// Notes that the answer to a question sent at `asked` was `number`.
     pub(super) fn note(&self, uid: &Uid, number: u64, asked: Instant) {
         let new = Epoch { number, asked };

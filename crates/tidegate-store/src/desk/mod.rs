@@ -125,8 +125,10 @@ impl Desk {
         let incarnation = getrandom::u64().map_err(std::io::Error::other)?;
         let counters = Arc::new(Counters::new());
         let (errands, inbox) = Errands::new(counters.clone());
+        let carry = plan.attributes.names(|attribute| attribute.carry);
+        let away = Away::new(&plan, carry.clone());
         let shared = Arc::new(Shared {
-            carry: plan.attributes.names(|attribute| attribute.carry),
+            carry,
             resumed: only(
                 plan.attributes
                     .names(|attribute| attribute.resume.is_some()),
@@ -142,11 +144,12 @@ impl Desk {
             order: Order::default(),
             seqs: Seqs::new(incarnation),
             suspects: Suspects::new(),
-            away: Away::default(),
+            away,
             errands,
             counters,
         });
         background.spawn(errands::run(Arc::downgrade(&shared), inbox));
+        background.spawn(away::run(Arc::downgrade(&shared), shared.away.wake()));
         Ok(Self {
             shared,
             _background: background,

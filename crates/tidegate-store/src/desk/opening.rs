@@ -180,6 +180,9 @@ impl Shared {
             // decides; the session itself ends with a sign-out as well, if its index has it.
             seen.standing = Standing::Cached;
         }
+        if self.away.denies_user(&seen.id, &seen.session.head) {
+            return Ok(self.ended(&seen.id, Gone::Destroyed));
+        }
         let epoch = self.epochs.at_last(&principal.uid);
         if principal.epoch < epoch && self.is_outdated(&seen.id, epoch, call).await? {
             return Ok(self.turn_away(&seen.id, principal));

@@ -39,6 +39,11 @@ impl Suspects {
         failed.is_some_and(|failed| failed.elapsed() < SUSPECT_FOR)
     }
 
+    /// Forgets that one failed: another has succeeded since.
+    pub(super) fn forget(&self, id: &SessionId) {
+        self.0.remove(id);
+    }
+
     fn note(&self, id: SessionId) {
         self.0.insert(id, Instant::now());
     }

@@ -183,7 +183,9 @@ impl Shared {
             return Err(DeskError::Odd(what.to_owned()));
         }
         let until = Instant::now() + budget;
-        if self.route(&sign_in.new) == Route::Live {
+        // What was changed here in the old session must not be left behind.
+        let is_live = |id: &SessionId| self.route(id) == Route::Live;
+        if is_live(&sign_in.new) && old.is_none_or(is_live) {
             match self.sign_in_live(&sign_in, until).await {
                 Ok(seen) => {
                     self.counters.add(Count::SignedIn);
@@ -194,9 +196,10 @@ impl Shared {
             }
         }
         let known = old.map(|old| self.known(old, None));
+        let epoch = self.epochs.known(&sign_in.uid);
         let seen = self
             .away
-            .sign_in(known.as_ref(), self.clock.now(), &sign_in)?;
+            .sign_in(known.as_ref(), self.clock.now(), &sign_in, epoch)?;
         self.counters.add(Count::SignedIn);
         if let Some(old) = old {
             self.l1.forget(old);

@@ -76,10 +76,20 @@ pub struct Stats {
     pub l1_bytes: u64,
     /// Local sessions and copies with writes that the store has not seen, now.
     pub away_sessions: u64,
-    /// Bytes of writes that the store has not seen, now.
+    /// Sessions and users that were signed out here without the store knowing, now.
+    pub away_endings: u64,
+    /// Bytes of sessions that go on here and of writes that the store has not seen, now.
     pub op_log_bytes: u64,
     /// Writes dropped because the log was full.
     pub op_log_dropped: u64,
     /// Writes brought to the store after it was away.
     pub healed: u64,
+    /// Changes that gave way then to what the store had: it was written later, or decides.
+    pub heal_gave_way: u64,
+    /// Writes that the store refused then: over a ceiling, of the wrong kind, overtaken too often.
+    pub heal_refused: u64,
+    /// Writes dropped then because their session had ended.
+    pub heal_forgotten: u64,
+    /// Sessions created again then that the store did not have any more.
+    pub heal_recreated: u64,
 }

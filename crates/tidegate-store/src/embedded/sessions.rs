@@ -24,7 +24,7 @@ impl Embedded {
     ) -> Result<Acked<Created>, StoreError> {
         self.check_room()?;
         let create = |state: &mut State, now, haste| {
-            if state.is_taken(&new.id, now) {
+            if state.is_in_use(&new.id, now) {
                 return Created::Taken;
             }
             let birth = Birth {

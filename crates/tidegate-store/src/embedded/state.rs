@@ -176,6 +176,11 @@ impl State {
         self.sessions.contains_key(id) || self.tombstone(id, now).is_some()
     }
 
+    /// Whether `id` has a session that lives, or is remembered.
+    pub(super) fn is_in_use(&self, id: &SessionId, now: Wall) -> bool {
+        self.session(id, now).is_ok() || self.tombstone(id, now).is_some()
+    }
+
     /// What remembers the session that was under `id`.
     pub(super) fn tombstone(&self, id: &SessionId, now: Wall) -> Option<&Tombstone> {
         let tombstone = self.tombstones.get(id);

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use tidegate_core::session::{
-    Created, Fields, Format, Gone, Opened, Patched, Rotation, Value, Version,
+    Created, Fields, Format, Gone, Lifetimes, Opened, Patched, Rotation, Value, Version,
 };
 use tidegate_store::{NewSession, Reason};
 
 use crate::Rule;
-use crate::world::{CALL, LONG, World, applied, attribute, counter, name, principal, set, text};
+use crate::world::{
+    CALL, LONG, World, applied, attribute, counter, name, principal, set, text, until,
+};
 
 pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
     let world = || world.clone();
@@ -20,6 +22,10 @@ pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
         (
             "an_id_is_given_once",
             Box::pin(an_id_is_given_once(world())),
+        ),
+        (
+            "an_id_whose_time_is_over_begins_anew",
+            Box::pin(an_id_whose_time_is_over_begins_anew(world())),
         ),
         (
             "who_knows_it_gets_no_content",
@@ -96,6 +102,33 @@ async fn an_id_is_given_once(world: World) {
 
     assert!(world.all_of(&alive).await.1.attributes.is_empty());
     assert_eq!(world.gone(&dead).await, Gone::Destroyed);
+}
+
+async fn an_id_whose_time_is_over_begins_anew(world: World) {
+    let brief = Lifetimes {
+        idle: Duration::from_millis(50),
+        ..LONG
+    };
+    let id = world.session_with(brief, None, &[("note", "old")]).await;
+    until("its time to be over", async || {
+        let opened = world.open(&id).await;
+        matches!(opened, Opened::Gone(_)).then_some(())
+    })
+    .await;
+
+    let new = NewSession {
+        id,
+        lifetimes: LONG,
+        principal: None,
+        attributes: vec![(name("cart"), text("apple"))],
+        counters: Vec::new(),
+    };
+    let created = world.store.create(&new, CALL).await.unwrap().reply;
+
+    assert!(matches!(created, Created::Created { .. }), "{created:?}");
+    let found = world.all_of(&id).await.1;
+    assert_eq!(found.attributes.len(), 1);
+    assert_eq!(found.attributes[0].0, name("cart"));
 }
 
 async fn who_knows_it_gets_no_content(world: World) {

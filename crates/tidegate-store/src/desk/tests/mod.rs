@@ -2,6 +2,7 @@
 
 mod away;
 mod endings;
+mod heal;
 mod openings;
 mod patches;
 mod resumes;

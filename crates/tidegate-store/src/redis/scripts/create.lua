@@ -1,12 +1,16 @@
--- Creates a session, unless its id is taken or remembered.
+-- Creates a session, unless its id is taken or remembered. One whose time is over is not: it may have
+-- been in use where the store was away.
 -- KEYS: session, tombstone
 -- ARGV: idle ms, absolute ms, ms that an ended session is kept, uid, tier, epoch, bytes, count, the
 --       version when it is done again ('' otherwise), then fields and values by turns; an attribute's
 --       value without its version
-if redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then return {-5} end
+local there = redis.call('HGET', KEYS[1], '_d')
 local t = redis.call('TIME')
 local us = t[1] * 1000000 + t[2]
 local now = math.floor(us / 1000)
+if redis.call('EXISTS', KEYS[2]) > 0 then return {-5} end
+if there and (now < tonumber(there) or ARGV[9] ~= '') then return {-5} end
+if there then redis.call('UNLINK', KEYS[1]) end
 -- Not 1: a version that began anew after a loss would one day name other content.
 local version = ARGV[9] ~= '' and ARGV[9] or string.format('%016.0f', us)
 local absolute = now + ARGV[2]
