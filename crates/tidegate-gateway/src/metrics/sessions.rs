@@ -170,7 +170,7 @@ pub(crate) const DESK_GAUGES: [Row; 5] = [
     }),
     (
         "away_sessions",
-        "Sessions with writes that the store has not seen",
+        "Sessions that go on here until the store is told of them",
         |it| it.away_sessions,
     ),
     (

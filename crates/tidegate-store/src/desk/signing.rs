@@ -344,7 +344,12 @@ impl Shared {
     }
 
     /// Makes the changes by which a session takes up what its user left behind.
-    async fn take_up(&self, seen: Seen, legacy: Legacy, until: Instant) -> Result<Seen, Failed> {
+    pub(super) async fn take_up(
+        &self,
+        seen: Seen,
+        legacy: Legacy,
+        until: Instant,
+    ) -> Result<Seen, Failed> {
         let ops = self.adopted(&seen, legacy, until).await;
         if ops.is_empty() {
             self.keep(&seen);

@@ -74,7 +74,7 @@ pub struct Stats {
     pub l1_entries: u64,
     /// Bytes of local copies, now.
     pub l1_bytes: u64,
-    /// Local sessions and copies with writes that the store has not seen, now.
+    /// Sessions that go on here until the store is told of them, now.
     pub away_sessions: u64,
     /// Sessions and users that were signed out here without the store knowing, now.
     pub away_endings: u64,

@@ -61,6 +61,11 @@ impl Denied {
         })
     }
 
+    /// Whether the store is still to be told that `uid` was signed out everywhere.
+    pub(super) fn is_leaving(&self, uid: &Uid) -> bool {
+        self.users.contains_key(uid)
+    }
+
     /// Notes that a session was ended.
     pub(super) fn end(&mut self, id: SessionId, ending: Ending) {
         self.ids.insert(id, ending);

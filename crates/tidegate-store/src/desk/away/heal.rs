@@ -23,6 +23,8 @@ use super::local::{Entry, Local, Origin};
 use super::pace::Pace;
 use crate::desk::Shared;
 use crate::desk::errands::Errand;
+use crate::desk::opening::fresh;
+use crate::desk::resume::Legacy;
 use crate::desk::session::Session;
 use crate::{Call, Ended, NewSession, Reason, StoreError};
 
@@ -193,6 +195,7 @@ impl Healer<'_> {
             desk.away.forget(id);
             return Ok(());
         };
+        let legacy = self.legacy(view).await;
         let (id, deadline) = (*id, head.deadline);
         desk.errands.send(Errand::Arm { id, deadline });
         if let Some(uid) = head.principal.map(|principal| principal.uid) {
@@ -211,7 +214,26 @@ impl Healer<'_> {
         if is_ours {
             desk.away.rebase(&id, &current);
         }
-        self.replay(&id, current).await
+        self.replay(&id, current).await?;
+        if let (Some(legacy), Some(copy)) = (legacy, desk.l1.any(&id)) {
+            let seen = fresh(&id, copy.session.clone(), desk.clock.now());
+            let until = Instant::now() + desk.plan.operation;
+            // What could not be taken up is still there for the next time.
+            let _ = desk.take_up(seen, legacy, until).await;
+        }
+        Ok(())
+    }
+
+    /// What the user of a sign-in left behind in their last session. To be asked before the new one
+    /// is in their index.
+    async fn legacy(&mut self, view: &View) -> Option<Legacy> {
+        let uid = match &view.origin {
+            Origin::SignedIn { .. } => view.seed.uid()?,
+            Origin::Copy | Origin::Ticket | Origin::Born => return None,
+        };
+        let until = Instant::now() + self.desk.plan.operation;
+        let legacy = self.desk.legacy(uid, until);
+        self.paced(legacy).await.ok()
     }
 
     /// Has the session begin in the store; `None` when it must not.

@@ -28,11 +28,15 @@ impl Away {
         self.lock().held.ids()
     }
 
-    /// Whether a session may be told of now.
+    /// Whether a session may be told of now: not before its user's sign-out everywhere, which would
+    /// end it.
     pub(super) fn is_due(&self, id: &SessionId) -> bool {
         let inside = self.lock();
-        let local = inside.held.local(id);
-        local.is_some_and(|local| local.retry_at.is_none_or(|at| at <= Instant::now()))
+        inside.held.local(id).is_some_and(|local| {
+            let principal = local.principal();
+            let waits = principal.is_some_and(|its| inside.denied.is_leaving(&its.uid));
+            !waits && local.retry_at.is_none_or(|at| at <= Instant::now())
+        })
     }
 
     pub(super) fn put_off(&self, id: &SessionId, until: Instant) {

@@ -452,3 +452,27 @@ fn healing_keeps_to_its_pace() {
         }
     });
 }
+
+#[test]
+fn a_sign_in_meanwhile_takes_up_afterwards_what_its_user_left_behind() {
+    let mut plan = impatient();
+    plan.attributes = DeskPlan::default().attributes;
+    split(&plan, async |split| {
+        let (here, there) = (&split.here, &split.there);
+        let before = sign_in(there, None, "ann").await.id;
+        patch(there, &before, set("cart", json("[1]"))).await;
+        there.close(BUDGET).await;
+
+        split.part();
+        let signed_in = sign_in(here, None, "ann").await.id;
+        patch(here, &signed_in, set("cart", json("[2]"))).await;
+        split.meet().await;
+
+        let start = Instant::now();
+        let mut cart = None;
+        while cart.as_deref() != Some("[1,2]") && cart.as_deref() != Some("[2,1]") {
+            cart = value_of(&live(there, &signed_in).await.unwrap(), "cart");
+            assert!(start.elapsed() < HEALED_WITHIN, "{cart:?}");
+        }
+    });
+}
