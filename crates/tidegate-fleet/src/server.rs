@@ -152,6 +152,12 @@ impl Sidecar {
     pub fn tally(&self) -> Tally {
         self.counts.tally()
     }
+
+    /// Tells what was counted since the start, as often as it is asked, also after the end.
+    pub fn teller(&self) -> impl Fn() -> Tally + Send + Sync + use<> {
+        let counts = Arc::clone(&self.counts);
+        move || counts.tally()
+    }
 }
 
 impl Drop for Sidecar {

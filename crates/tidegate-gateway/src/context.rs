@@ -16,7 +16,7 @@ use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
 use crate::health::Health;
-use crate::metrics::Recorder;
+use crate::metrics::{Place, Recorder};
 use crate::plan::{AppPlan, Plan};
 use crate::upstream::Upstream;
 
@@ -34,6 +34,8 @@ pub struct Shared {
     pub cohorts: Cohorts,
     /// Where sessions are kept, if they are.
     pub desk: Option<Desk>,
+    /// Another part of the process that counts.
+    pub others: Place,
     draining: AtomicBool,
 }
 
@@ -115,6 +117,7 @@ impl Shared {
             clock,
             cohorts: Cohorts::default(),
             desk,
+            others: Place::default(),
             draining: AtomicBool::new(false),
         }
     }

@@ -17,7 +17,7 @@ use crate::context::{Shared, Thread};
 use crate::drain::Drain;
 use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
-use crate::metrics::Exposition;
+use crate::metrics::{Exposition, Others};
 use crate::plan::Plan;
 use crate::serve::Server;
 use crate::status::Status;
@@ -119,6 +119,11 @@ impl Gateway {
         }
         gateway.keeper = Keeper::start(&gateway.shared).map_err(StartError::Threads)?;
         Ok(gateway)
+    }
+
+    /// Shows among the metrics what `others`, another part of the process, have counted. Once.
+    pub fn count_for(&self, others: Others) {
+        self.shared.others.give(others);
     }
 
     /// Where clients connect.

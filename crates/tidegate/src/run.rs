@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidegate_core::limit::Kind;
-use tidegate_fleet::{Mint, Minted, Sidecar};
+use tidegate_fleet::{Mint, Minted, Sidecar, Tally};
 use tidegate_gateway::Gateway;
+use tidegate_gateway::metrics::Counted;
 use tidegate_gateway::plan::{AppPlan, Plan};
 use tidegate_gateway::session::fresh;
 use tidegate_store::desk::{Backend, Desk};
@@ -49,6 +50,10 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     // Before the gateway, so that an application that is ready finds it.
     let sidecar = start_sidecar(&setup, desk.as_ref())?;
     let gateway = Gateway::start_with(setup.gateway, desk.clone())?;
+    if let Some(sidecar) = &sidecar {
+        let tally = sidecar.teller();
+        gateway.count_for(Box::new(move || sidecar_counts(&tally())));
+    }
 
     let admin = gateway
         .admin_address()
@@ -126,6 +131,33 @@ pub(crate) fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Resul
         }
     });
     Ok(Some(Sidecar::start(plan.clone(), desk.clone(), mint)?))
+}
+
+/// The metrics of a sidecar.
+fn sidecar_counts(tally: &Tally) -> Vec<Counted> {
+    let count = |name, help, count| Counted { name, help, count };
+    vec![
+        count(
+            "tidegate_sidecar_requests",
+            "Requests of applications on this machine to the sidecar",
+            tally.requests,
+        ),
+        count(
+            "tidegate_sidecar_refused",
+            "Of these, those that broke a rule and were not read",
+            tally.refused,
+        ),
+        count(
+            "tidegate_sidecar_busy",
+            "Of these, those that were refused because too many were under way",
+            tally.busy,
+        ),
+        count(
+            "tidegate_sidecar_late",
+            "Of these, those that were not answered in time",
+            tally.late,
+        ),
+    ]
 }
 
 /// The signals that end the process.

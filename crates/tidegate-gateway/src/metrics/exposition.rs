@@ -19,7 +19,7 @@ use tidegate_store::desk::Desk;
 
 use crate::classify::Malformed;
 use crate::connections::{Connections, Kind, TurnedAway};
-use crate::context::{App, Thread};
+use crate::context::{App, Shared, Thread};
 use crate::metrics::histogram::{Histogram, HistogramTotal};
 use crate::metrics::recorder::{AppCells, Cell, ClassCells, WorkCells, total};
 use crate::metrics::{Completion, Recorder};
@@ -75,7 +75,8 @@ impl Collector for Source {
         self.journals(&mut encoder)?;
         self.clients(&mut encoder)?;
         self.sessions(&mut encoder)?;
-        self.store(&mut encoder)
+        self.store(&mut encoder)?;
+        self.others(&mut encoder)
     }
 }
 
@@ -99,9 +100,14 @@ impl Source {
             .map(|(index, app)| (index, app, app.plan.name.as_str()))
     }
 
+    /// What all threads share.
+    pub(super) fn shared(&self) -> Option<&Shared> {
+        self.threads.first().map(|thread| &*thread.shared)
+    }
+
     /// Where sessions are kept, if they are.
     pub(super) fn desk(&self) -> Option<&Desk> {
-        self.threads.first()?.shared.desk.as_ref()
+        self.shared()?.desk.as_ref()
     }
 
     pub(super) fn sum(&self, of: impl Fn(&Recorder) -> &Cell) -> u64 {

@@ -16,21 +16,25 @@ pub(super) fn losses(
     servers: Option<&RedisPlan>,
 ) -> Vec<String> {
     let mut losses = match servers {
-        None => embedded(durability),
+        None => return embedded(class, durability),
         Some(plan) => in_servers(durability, plan),
     };
     losses.push(while_away(class).to_owned());
     losses
 }
 
-fn embedded(durability: Durability) -> Vec<String> {
+fn embedded(class: WriteClass, durability: Durability) -> Vec<String> {
     let on_disk = "the disk is lost: there is no other copy";
     if durability.wait.is_some() {
         return vec![on_disk.to_owned()];
     }
+    let gathered = if class == WriteClass::Touch {
+        "a second"
+    } else {
+        "10 ms"
+    };
     vec![
-        "this process or machine fails before the next commit to disk, some milliseconds"
-            .to_owned(),
+        format!("this process or machine fails before it is on disk, within about {gathered}"),
         on_disk.to_owned(),
     ]
 }
