@@ -47,14 +47,27 @@ const HOP: [&str; 6] = [
 ];
 
 /// A Tomcat with a base directory of its own.
-struct Tomcat {
+pub(crate) struct Tomcat {
     process: Child,
     address: SocketAddr,
     _base: TempDir,
 }
 
 impl Tomcat {
+    /// Tomcat with its examples.
     fn start() -> Self {
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let examples = format!(
+            r#"<Context path="/examples" docBase="{EXAMPLES}"><Resources allowLinking="true"/></Context>"#
+        );
+        Self::start_with(address.port(), &examples)
+    }
+
+    /// Tomcat on `port` with what `contexts` says in its configuration.
+    pub(crate) fn start_with(port: u16, contexts: &str) -> Self {
         assert!(
             Path::new(EXAMPLES).is_dir() && Path::new(HOME).join("skel/conf").is_dir(),
             "Debian's packages tomcat10-user and tomcat10-examples are missing; ./test installs them"
@@ -71,11 +84,7 @@ impl Tomcat {
             )
             .unwrap();
         }
-        let address = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        base.write("conf/server.xml", &server_xml(address.port()));
+        base.write("conf/server.xml", &server_xml(port, contexts));
 
         let process = Command::new(format!("{HOME}/bin/catalina.sh"))
             .arg("run")
@@ -88,7 +97,7 @@ impl Tomcat {
             .unwrap();
         let mut tomcat = Self {
             process,
-            address,
+            address: ([127, 0, 0, 1], port).into(),
             _base: base,
         };
         tomcat.wait_until_it_listens();
@@ -115,13 +124,13 @@ impl Drop for Tomcat {
     }
 }
 
-fn server_xml(port: u16) -> String {
+fn server_xml(port: u16, contexts: &str) -> String {
     format!(
         r#"<Server port="-1"><Service name="Catalina">
           <Connector port="{port}" address="127.0.0.1" protocol="HTTP/1.1"/>
           <Engine name="Catalina" defaultHost="localhost">
             <Host name="localhost" appBase="webapps" autoDeploy="false">
-              <Context path="/examples" docBase="{EXAMPLES}"><Resources allowLinking="true"/></Context>
+              {contexts}
             </Host>
           </Engine>
         </Service></Server>"#
