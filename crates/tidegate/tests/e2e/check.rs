@@ -15,6 +15,26 @@ fn a_sound_file_is_ok_and_says_what_follows() {
 }
 
 #[test]
+fn the_example_for_a_fleet_says_where_sessions_are_and_how_safe() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet.toml");
+
+    let checked = output(&["check", example]);
+
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("the master \"shop\" of the Sentinels 10.0.0.21:26379"),
+        "{text}"
+    );
+    assert!(
+        text.contains("sign-in redo + wait(1, 50ms) degrade"),
+        "{text}"
+    );
+    assert!(text.contains("required: cart roles"), "{text}");
+    assert!(!text.contains("warning"), "{text}");
+}
+
+#[test]
 fn an_unsound_file_shows_every_error_on_standard_error() {
     let directory = TempDir::new();
     let file = directory.write(
