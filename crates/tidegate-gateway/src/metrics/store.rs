@@ -8,8 +8,11 @@ use tidegate_store::redis::{Passing, Recovery, ShardStats, StoreStats};
 
 use super::exposition::{Source, counter, gauge};
 
-/// A count of a shard and its label.
+/// A label and the count of a shard that has it.
 type Part<T> = (&'static str, fn(&ShardStats) -> T);
+
+/// A label and the part of a loss that has it, in seconds.
+type LossPart = (&'static str, fn(&Recovery) -> Option<f64>);
 
 /// Calls, by what became of them.
 const CALLS: [Part<u64>; 11] = [
@@ -44,7 +47,7 @@ const IN_FLIGHT: [Part<u32>; 2] = [
 const SHORT: [Part<u64>; 2] = [("short", |it| it.short), ("unwaited", |it| it.unwaited)];
 
 /// The parts of the last loss of a primary, in their order.
-const RECOVERY: [(&str, fn(&Recovery) -> Option<f64>); 4] = [
+const RECOVERY: [LossPart; 4] = [
     ("detect", |it| Some(it.detect.as_secs_f64())),
     ("promote", |it| Some(it.promote.as_secs_f64())),
     ("reconnect", |it| Some(it.reconnect.as_secs_f64())),

@@ -73,3 +73,83 @@ impl Issued {
 pub(crate) fn is_stale(ticket: &Ticket, now: Wall) -> bool {
     now.since(ticket.issued) >= RENEWED_AFTER
 }
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::session::{
+        Attribute, Format, Name, Principal, SessionId, Uid, Value, Version,
+    };
+
+    use super::*;
+
+    fn issued(attributes: &[(&str, usize)], uid_bytes: usize) -> Issued {
+        let attributes = attributes.iter().map(|(name, bytes)| {
+            let value = Value {
+                format: Format::Text,
+                bytes: vec![b'x'; *bytes],
+            };
+            let version = Version(1_795_000_000_000_000);
+            (Name::new(name).unwrap(), Attribute { version, value })
+        });
+        let principal = Principal {
+            uid: Uid::new("u".repeat(uid_bytes)).unwrap(),
+            tier: Some(Name::new("gold").unwrap()),
+            epoch: 3,
+        };
+        Issued {
+            ticket: Ticket {
+                id: SessionId::parse("abcd.ABCDEFGHIJKLMNOPQRSTUV").unwrap(),
+                principal: Some(principal),
+                version: Version(9),
+                issued: Wall::from_micros(60_000_000),
+                deadline: Wall::from_micros(2),
+                absolute: Wall::from_micros(3),
+                attributes: attributes.collect(),
+                counters: vec![(Name::new("items").unwrap(), -1)],
+            },
+            born: Wall::from_micros(17),
+        }
+    }
+
+    #[test]
+    fn a_ticket_opens_under_the_fleets_keys_and_says_what_was_sealed() {
+        let keys = Keys::draw();
+        let ticket = issued(&[("cart", 20), ("locale", 5)], 8);
+
+        let sealed = ticket.clone().seal(&keys).unwrap();
+
+        assert!(sealed.len() <= LEN_MAX);
+        assert_eq!(Issued::unseal(sealed.as_bytes(), &keys), Some(ticket));
+        assert_eq!(Issued::unseal(sealed.as_bytes(), &Keys::draw()), None);
+        assert_eq!(Issued::unseal(&sealed.as_bytes()[1..], &keys), None);
+        assert_eq!(Issued::unseal(b"", &keys), None);
+        assert_eq!(Issued::unseal(&[b'A'; LEN_MAX + 1], &keys), None);
+    }
+
+    #[test]
+    fn a_ticket_fits_into_its_cookie_by_leaving_out_attributes_from_the_end() {
+        let keys = Keys::draw();
+        let large = issued(&[("cart", 20), ("note", 300), ("more", 100)], Uid::LEN_MAX);
+
+        let sealed = large.seal(&keys).unwrap();
+
+        assert!(sealed.len() <= LEN_MAX, "{}", sealed.len());
+        let opened = Issued::unseal(sealed.as_bytes(), &keys).unwrap();
+        let names: Vec<&str> = opened
+            .ticket
+            .attributes
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(names, ["cart"]);
+        assert!(opened.ticket.principal.is_some());
+    }
+
+    #[test]
+    fn a_ticket_is_renewed_once_a_minute() {
+        let ticket = issued(&[], 1).ticket;
+
+        assert!(!is_stale(&ticket, Wall::from_micros(119_999_999)));
+        assert!(is_stale(&ticket, Wall::from_micros(120_000_000)));
+    }
+}
