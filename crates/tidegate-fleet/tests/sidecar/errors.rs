@@ -136,6 +136,13 @@ fn paths_and_headers_that_make_no_sense_are_refused_by_name() {
         assert_eq!(refused.status, 400, "{method} {path}: {refused:?}");
         assert_eq!(refused.json()["field"], field, "{method} {path}");
     }
+}
+
+#[test]
+fn bodies_that_make_no_sense_are_refused_by_the_member() {
+    let site = Site::new();
+    let session = site.session();
+    let of = |rest: &str| format!("/v1/sessions/{session}{rest}");
     for (path, body, field) in [
         ("/v1/sessions", r#"{"uid":""}"#, "uid"),
         ("/v1/sessions", r#"{"user":"a"}"#, "user"),
