@@ -28,6 +28,7 @@ mod sessions_rotation;
 mod sessions_sign_out;
 mod sessions_stale_reads;
 mod sessions_store_hung;
+mod sessions_failover;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -69,6 +70,7 @@ const DRILLS: &[Drill] = &[
     sessions_big_attributes::DRILL,
     sessions_refused_costs_nothing::DRILL,
     sessions_disaster::DRILL,
+    sessions_failover::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.

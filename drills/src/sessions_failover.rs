@@ -1,0 +1,550 @@
+//! A primary is killed with -9 under Sentinel while its replicas are behind: what becomes of the
+//! writes that it had acknowledged, for each durability, and in which parts the store was away.
+//!
+//! Bytes on their way to the replicas are lost with the primary: without that, the system delivers
+//! what is in its buffers, and hardly anything is ever lost on one machine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use tidegate_core::session::{
+    Durability, Fields, Name, OnShort, Op, Opened, Replication, SessionId, SlotTag, Version, Wait,
+    WriteClass,
+};
+use tidegate_lab::peers::{SentinelSetup, Sentinels, Toward};
+use tidegate_lab::report::Table;
+use tidegate_store::desk::{Backend, Desk, DeskError, DeskPatched, DeskPlan, Patch};
+use tidegate_store::redis::{
+    Address, Arrangement, Credentials, Passing, Recovery, Redis, RedisPlan, Use,
+};
+use tidegate_store::{Background, Call, SessionStore};
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::harness::{Args, Drill, Figure, Verdict};
+
+/// The drill.
+pub(crate) const DRILL: Drill = Drill {
+    name: "sessions-failover",
+    promise: "a primary killed with -9 loses no acknowledged write that is kept, and none is made twice",
+    takes: Duration::from_secs(150),
+    run,
+};
+
+/// How far the replicas are behind.
+const LAG: Duration = Duration::from_millis(200);
+/// How far the second one is behind where the first is to be the one that acknowledges.
+const LONG_LAG: Duration = Duration::from_secs(2);
+/// Gateways, each with a desk of its own.
+const DESKS: usize = 3;
+/// Sessions of each, every one written to by its gateway alone.
+const SESSIONS: usize = 16;
+/// Between two writes to one session.
+const PACE: Duration = Duration::from_millis(50);
+/// Seconds of writes before the primary is killed.
+const BEFORE: u64 = 5;
+/// Seconds of writes after calls pass again.
+const AFTER: Duration = Duration::from_secs(4);
+/// Longest wait for anything to come about.
+const WITHIN: Duration = Duration::from_secs(60);
+/// What a request may spend on a write, besides waiting for replicas.
+const BUDGET: Duration = Duration::from_millis(100);
+/// A replica that has the write, waited for as long as it takes.
+const ONE: Wait = Wait {
+    replicas: 1,
+    within: Duration::from_secs(1),
+    on_short: OnShort::Degrade,
+};
+/// Longest wait for writes that a gateway still has to bring to the store.
+const SETTLE: Duration = Duration::from_secs(5);
+/// A promotion takes longer than this; a shorter loss was a busy machine.
+const PROMOTE_MIN: Duration = Duration::from_millis(500);
+/// Writes while no replica can be reached.
+const CUT_OFF_WRITES: u64 = 20;
+
+/// One run.
+struct Scene {
+    name: &'static str,
+    durability: Durability,
+    /// The replica that acknowledges dies with the primary, and the other one is far behind.
+    acker_dies: bool,
+}
+
+/// What became of the writes of one run.
+#[derive(Default)]
+struct Outcome {
+    /// Acknowledged by the store, as far as the durability says: by a replica if one was waited for.
+    acknowledged: u64,
+    /// Accepted by a gateway while the store was away.
+    accepted_away: u64,
+    /// Refused, or without an answer.
+    failed: u64,
+    /// Acknowledged or accepted, and not there in the end.
+    lost: u64,
+    /// There more often than sent.
+    twice: u64,
+    /// From the oldest acknowledgement that was lost until the primary was killed.
+    window: Duration,
+    /// Writes that the gateways found lost and made again.
+    repaired: u64,
+    /// The longest of the gateways' times.
+    recovery: Option<Recovery>,
+}
+
+fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let mut verdict = Verdict::new(args);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let before = args.length(BEFORE);
+    verdict.say(format!(
+        "{DESKS} gateways, {} sessions, a write to each every {PACE:?}; replicas {LAG:?} behind; \
+         where the replica that acknowledges is to die, the other one is {LONG_LAG:?} behind",
+        DESKS * SESSIONS
+    ));
+    let waits = Durability {
+        redo: false,
+        wait: Some(ONE),
+    };
+    let scene = |name, durability, acker_dies| Scene {
+        name,
+        durability,
+        acker_dies,
+    };
+    let scenes = [
+        scene("async", Durability::ASYNC, false),
+        scene("redo", Durability::REDO, false),
+        scene("wait(1), the acknowledging replica survives", waits, false),
+        scene("wait(1), it dies as well", waits, true),
+    ];
+    let mut outcomes = Vec::new();
+    for scene in &scenes {
+        let outcome = runtime
+            .block_on(play(scene, before))
+            .with_context(|| format!("with {}", scene.name))?;
+        tell(&verdict, scene, &outcome);
+        outcomes.push(outcome);
+    }
+    show(&verdict, &scenes, &outcomes);
+    judge(&mut verdict, &outcomes);
+    runtime.block_on(cut_off(&mut verdict))?;
+    Ok(verdict)
+}
+
+fn tell(verdict: &Verdict, scene: &Scene, outcome: &Outcome) {
+    verdict.say(format!(
+        "{}: {} acknowledged, {} lost, {} twice",
+        scene.name, outcome.acknowledged, outcome.lost, outcome.twice
+    ));
+}
+
+fn show(verdict: &Verdict, scenes: &[Scene], outcomes: &[Outcome]) {
+    let mut table = Table::new([
+        "durability",
+        "acknowledged",
+        "accepted while away",
+        "failed",
+        "lost",
+        "window",
+        "made again",
+        "twice",
+        "detect",
+        "promote",
+        "reconnect",
+        "rewarm",
+    ]);
+    for (scene, it) in scenes.iter().zip(outcomes) {
+        let recovery = it.recovery.unwrap_or_default();
+        let ms = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1e3);
+        table.row([
+            scene.name.to_owned(),
+            it.acknowledged.to_string(),
+            it.accepted_away.to_string(),
+            it.failed.to_string(),
+            it.lost.to_string(),
+            ms(it.window),
+            it.repaired.to_string(),
+            it.twice.to_string(),
+            ms(recovery.detect),
+            ms(recovery.promote),
+            ms(recovery.reconnect),
+            recovery.rewarm.map_or_else(|| "not yet".to_owned(), ms),
+        ]);
+    }
+    verdict.table(&table);
+}
+
+fn judge(verdict: &mut Verdict, outcomes: &[Outcome]) {
+    let [bare, redo, waited, both_died] = outcomes else {
+        return;
+    };
+    let share = |it: &Outcome| it.lost as f64 / it.acknowledged.max(1) as f64;
+    verdict.add(Figure::count("async: acknowledged writes lost", bare.lost as f64).at_least(1.0));
+    verdict.add(Figure::ms(
+        "async: window of loss",
+        bare.window.as_secs_f64() * 1e3,
+    ));
+    verdict.add(
+        Figure::count("redo: acknowledged writes lost", redo.lost as f64)
+            .beside("async", bare.lost as f64)
+            .exactly(0.0),
+    );
+    verdict.add(Figure::count("redo: writes made again", redo.repaired as f64).at_least(1.0));
+    verdict.add(Figure::count("redo: writes made twice", redo.twice as f64).exactly(0.0));
+    verdict.add(
+        Figure::count(
+            "wait(1): writes lost that a replica had",
+            waited.lost as f64,
+        )
+        .beside("async", bare.lost as f64)
+        .exactly(0.0),
+    );
+    verdict.add(
+        Figure::count(
+            "wait(1), that replica dies as well: writes lost",
+            both_died.lost as f64,
+        )
+        .at_least(1.0),
+    );
+    verdict.add(
+        Figure::share(
+            "wait(1), that replica dies as well: part lost",
+            share(both_died),
+        )
+        .beside("async", share(bare)),
+    );
+    let parts = redo.recovery.unwrap_or_default();
+    for (part, time) in [
+        ("detect", parts.detect),
+        ("promote", parts.promote),
+        ("reconnect", parts.reconnect),
+        ("rewarm", parts.rewarm.unwrap_or_default()),
+    ] {
+        verdict.add(Figure::ms(
+            format!("recovery: {part}"),
+            time.as_secs_f64() * 1e3,
+        ));
+    }
+    let is_told = f64::from(u8::from(parts.rewarm.is_some()));
+    verdict.add(Figure::count("recovery told in all four parts", is_told).exactly(1.0));
+}
+
+/// Kills the primary under writes.
+async fn play(scene: &Scene, before: Duration) -> anyhow::Result<Outcome> {
+    let mut servers = Sentinels::start(&SentinelSetup::proxied())?;
+    let [first, second] = servers.proxies() else {
+        anyhow::bail!("two replicas were wanted");
+    };
+    first.delay(Toward::Client, LAG);
+    second.delay(
+        Toward::Client,
+        if scene.acker_dies { LONG_LAG } else { LAG },
+    );
+    let crowd = Crowd::start(&servers, scene.durability).await?;
+
+    tokio::time::sleep(before).await;
+    let killed = Instant::now();
+    servers.server(0).kill()?;
+    for proxy in servers.proxies() {
+        proxy.refuse();
+        proxy.cut();
+    }
+    if scene.acker_dies {
+        servers.server(1).kill()?;
+    }
+    let back = crowd.wait_until_back().await?;
+    tokio::time::sleep(AFTER).await;
+    let mut outcome = Outcome {
+        repaired: crowd.repaired(),
+        recovery: crowd.recovery(&back),
+        ..Outcome::default()
+    };
+    let tallies = crowd.stop().await?;
+    settle(&mut outcome, &servers, &tallies, killed).await?;
+    Ok(outcome)
+}
+
+/// The gateways' desks and who writes through them.
+struct Crowd {
+    desks: Vec<Desk>,
+    writers: Vec<JoinHandle<Tally>>,
+    stopping: Arc<AtomicBool>,
+}
+
+/// What became of the writes to one session.
+struct Tally {
+    id: SessionId,
+    /// When each was acknowledged.
+    acknowledged: Vec<Instant>,
+    accepted_away: u64,
+    failed: u64,
+}
+
+impl Crowd {
+    async fn start(servers: &Sentinels, durability: Durability) -> anyhow::Result<Self> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let mut crowd = Self {
+            desks: Vec::new(),
+            writers: Vec::new(),
+            stopping,
+        };
+        for number in 0..DESKS {
+            let desk = Desk::start(plan(servers, durability))?;
+            for place in 0..SESSIONS {
+                let id = id_of(number * SESSIONS + place)?;
+                create(&desk, id).await?;
+                let stopping = Arc::clone(&crowd.stopping);
+                let writing = write_on(desk.clone(), id, durability.wait, stopping);
+                crowd.writers.push(tokio::spawn(writing));
+            }
+            crowd.desks.push(desk);
+        }
+        Ok(crowd)
+    }
+
+    /// Waits until every gateway has lost the store and has it again; how that went for each.
+    async fn wait_until_back(&self) -> anyhow::Result<Vec<Recovery>> {
+        let end = Instant::now() + WITHIN;
+        loop {
+            let back: Vec<_> = self.desks.iter().filter_map(back_since).collect();
+            if back.len() == self.desks.len() {
+                return Ok(back);
+            }
+            anyhow::ensure!(Instant::now() < end, "the store does not come back");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn repaired(&self) -> u64 {
+        let redone = self.desks.iter().map(|desk| desk.servers().redo.repaired);
+        redone.sum()
+    }
+
+    /// The longest of all for each part. `back` is what was told when calls passed again, before it
+    /// was known how long the rest took.
+    fn recovery(&self, back: &[Recovery]) -> Option<Recovery> {
+        let of_each = self.desks.iter().zip(back).map(|(desk, back)| Recovery {
+            rewarm: last_recovery(desk)
+                .filter(|last| last.promote == back.promote)
+                .and_then(|last| last.rewarm),
+            ..*back
+        });
+        of_each.reduce(|one, other| Recovery {
+            detect: one.detect.max(other.detect),
+            promote: one.promote.max(other.promote),
+            reconnect: one.reconnect.max(other.reconnect),
+            rewarm: one.rewarm.max(other.rewarm),
+        })
+    }
+
+    async fn stop(self) -> anyhow::Result<Vec<Tally>> {
+        self.stopping.store(true, Ordering::Relaxed);
+        let mut tallies = Vec::new();
+        for writer in self.writers {
+            tallies.push(writer.await?);
+        }
+        Ok(tallies)
+    }
+}
+
+/// How the loss of the primary went, once calls pass again. A loss without a promotion was a machine
+/// that was busy for a moment.
+fn back_since(desk: &Desk) -> Option<Recovery> {
+    let servers = desk.servers();
+    let shard = servers.shards.first()?;
+    let recovery = shard.recovery?;
+    let back = shard.passing == Passing::Calls && recovery.promote >= PROMOTE_MIN;
+    back.then_some(recovery)
+}
+
+fn last_recovery(desk: &Desk) -> Option<Recovery> {
+    desk.servers().shards.first()?.recovery
+}
+
+/// Writes to one session until it is told to stop.
+async fn write_on(
+    desk: Desk,
+    id: SessionId,
+    wait: Option<Wait>,
+    stopping: Arc<AtomicBool>,
+) -> Tally {
+    let budget = BUDGET + wait.map_or(Duration::ZERO, |wait| wait.within);
+    let mut tally = Tally {
+        id,
+        acknowledged: Vec::new(),
+        accepted_away: 0,
+        failed: 0,
+    };
+    let mut pace = tokio::time::interval(PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while !stopping.load(Ordering::Relaxed) {
+        pace.tick().await;
+        match desk.patch(&id, None, hit(), budget).await {
+            Ok(DeskPatched::Applied { standing, .. }) if standing.is_degraded() => {
+                tally.accepted_away += 1;
+            }
+            // It stands, but what was asked for was not reached.
+            Ok(DeskPatched::Applied {
+                replication: Replication::Short(_),
+                ..
+            }) => tally.failed += 1,
+            Ok(DeskPatched::Applied { .. } | DeskPatched::AlreadyApplied { .. }) => {
+                tally.acknowledged.push(Instant::now());
+            }
+            Ok(_) | Err(_) => tally.failed += 1,
+        }
+    }
+    tally
+}
+
+/// Compares what was acknowledged with what is there.
+async fn settle(
+    outcome: &mut Outcome,
+    servers: &Sentinels,
+    tallies: &[Tally],
+    killed: Instant,
+) -> anyhow::Result<()> {
+    let background = Background::start()?;
+    let redis = Redis::start(&patient(servers), Use::Sessions, &background);
+    let store = SessionStore::Redis(redis);
+    // What is lost never comes: all sessions wait together.
+    let end = Instant::now() + SETTLE;
+    for tally in tallies {
+        let known = (tally.acknowledged.len() as u64) + tally.accepted_away;
+        let there = read(&store, tally, known, end).await?;
+        let lost = known.saturating_sub(there);
+        outcome.acknowledged += tally.acknowledged.len() as u64;
+        outcome.accepted_away += tally.accepted_away;
+        outcome.failed += tally.failed;
+        outcome.lost += lost;
+        outcome.twice += there.saturating_sub(known + tally.failed);
+        // The last ones before the kill are those that are gone.
+        let before = tally.acknowledged.iter().filter(|at| **at < killed);
+        if let Some(oldest) = before.rev().take(lost as usize).last() {
+            outcome.window = outcome.window.max(killed - *oldest);
+        }
+    }
+    Ok(())
+}
+
+/// The counter of one session, for which healing may still be under way.
+async fn read(
+    store: &SessionStore,
+    tally: &Tally,
+    wanted: u64,
+    end: Instant,
+) -> anyhow::Result<u64> {
+    loop {
+        let call = Call::within(Duration::from_secs(5));
+        let opening = store.open(&tally.id, Version::NONE, &Fields::All, None, call);
+        let there = match opening.await? {
+            Opened::Found { found, .. } => found.counters.first().map_or(0, |(_, it)| *it),
+            // The session itself was lost.
+            _ => 0,
+        };
+        let there = u64::try_from(there)?;
+        if there >= wanted || Instant::now() >= end {
+            return Ok(there);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Writes while no replica can be reached, with either answer to that.
+async fn cut_off(verdict: &mut Verdict) -> anyhow::Result<()> {
+    let servers = Sentinels::start(&SentinelSetup::proxied())?;
+    for (number, on_short) in [OnShort::Degrade, OnShort::Fail].into_iter().enumerate() {
+        let durability = Durability {
+            redo: false,
+            wait: Some(Wait {
+                within: Duration::from_millis(50),
+                on_short,
+                ..ONE
+            }),
+        };
+        let desk = Desk::start(plan(&servers, durability))?;
+        let id = id_of(number)?;
+        create(&desk, id).await?;
+        for proxy in servers.proxies() {
+            proxy.hold(Toward::Client);
+        }
+        let (mut short, mut refused) = (0, 0);
+        for _ in 0..CUT_OFF_WRITES {
+            match desk.patch(&id, None, hit(), BUDGET + ONE.within).await {
+                Ok(DeskPatched::Applied {
+                    replication: Replication::Short(0),
+                    ..
+                }) => short += 1,
+                Err(DeskError::NotReplicated { replicas: 0 }) => refused += 1,
+                other => verdict.say(format!("{on_short:?}: {other:?}")),
+            }
+        }
+        for proxy in servers.proxies() {
+            proxy.heal();
+        }
+        let all = CUT_OFF_WRITES as f64;
+        let name = match on_short {
+            OnShort::Degrade => "replicas cut off, degrade: writes that stand and say so",
+            OnShort::Fail => "replicas cut off, fail: writes reported as not replicated",
+        };
+        let told = short + refused;
+        verdict.add(Figure::count(name, f64::from(told)).exactly(all));
+    }
+    Ok(())
+}
+
+async fn create(desk: &Desk, id: SessionId) -> anyhow::Result<()> {
+    let end = Instant::now() + WITHIN;
+    // A desk starts without waiting for its store.
+    while let Err(error) = desk.create(id, Vec::new(), Vec::new(), BUDGET).await {
+        anyhow::ensure!(Instant::now() < end, "no session can be created: {error}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+fn hit() -> Patch {
+    Patch::of(vec![Op::Increment {
+        name: Name::new("hits").expect("it is a name"),
+        by: 1,
+    }])
+}
+
+fn id_of(number: usize) -> anyhow::Result<SessionId> {
+    let hash = format!("{number:022}");
+    let hash = hash.as_bytes().try_into()?;
+    let tag = SlotTag::from_bits(u32::try_from(number)?.wrapping_mul(7_919));
+    SessionId::new(tag, hash).map_err(|_| anyhow::anyhow!("no id"))
+}
+
+fn plan(servers: &Sentinels, durability: Durability) -> DeskPlan {
+    let mut plan = DeskPlan {
+        backend: Backend::Redis(RedisPlan::usual(arrangement(servers))),
+        ..DeskPlan::default()
+    };
+    plan.durability[WriteClass::Work.index()] = durability;
+    plan
+}
+
+/// For reading what is there: a busy machine is not to be mistaken for a fault.
+fn patient(servers: &Sentinels) -> RedisPlan {
+    RedisPlan {
+        operation_timeout: Duration::from_secs(5),
+        connect_timeout: Duration::from_secs(5),
+        ..RedisPlan::usual(arrangement(servers))
+    }
+}
+
+fn arrangement(servers: &Sentinels) -> Arrangement {
+    let address = |address: std::net::SocketAddr| Address {
+        host: address.ip().to_string(),
+        port: address.port(),
+    };
+    Arrangement::Sentinel {
+        sentinels: servers.addresses().into_iter().map(address).collect(),
+        primary: Sentinels::NAME.to_owned(),
+        credentials: Credentials::default(),
+    }
+}
