@@ -21,6 +21,7 @@ mod limiter_default;
 mod limiter_sockets;
 mod sessions_big_attributes;
 mod sessions_disaster;
+mod sessions_failover;
 mod sessions_node_kill;
 mod sessions_refused_costs_nothing;
 mod sessions_resume;
@@ -28,7 +29,6 @@ mod sessions_rotation;
 mod sessions_sign_out;
 mod sessions_stale_reads;
 mod sessions_store_hung;
-mod sessions_failover;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

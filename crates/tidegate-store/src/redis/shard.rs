@@ -195,11 +195,14 @@ impl Shard {
         let Some(mut place) = self.durable.take() else {
             return Ok(None);
         };
-        if let Err(error) = self.connect(&mut place, deadline).await {
+        let begun = Instant::now();
+        if let Err(error) = self.connect(&mut place).await {
             self.counts.unconnected.one();
             self.failed();
             return Err(error);
         }
+        // A first write on a connection has the time for connecting on top.
+        let deadline = deadline + begun.elapsed();
         let link = place.link().expect("it was connected above");
         let begun = Instant::now();
         match write_and_wait(link, run, asking, wait, deadline).await {
@@ -239,14 +242,12 @@ impl Shard {
         alone > 0 && self.common.now().since(at) < ALONE_FOR
     }
 
-    async fn connect(&self, place: &mut Place<'_>, deadline: Instant) -> Result<(), StoreError> {
+    async fn connect(&self, place: &mut Place<'_>) -> Result<(), StoreError> {
         if place.link().is_some() {
             return Ok(());
         }
         let target = self.target.borrow().clone().ok_or(StoreError::Away)?;
-        let within = deadline
-            .saturating_duration_since(Instant::now())
-            .min(self.common.plan.connect_timeout);
+        let within = self.common.plan.connect_timeout;
         self.counts.dials.one();
         let greeting = self.common.greeting.clone();
         // There, so that the connection is driven there.
