@@ -365,6 +365,62 @@ async fn after_kill_9_every_acknowledged_write_that_waited_is_there() {
     }
 }
 
+/// Run in a process of its own by the test below, whose files may not grow beyond some length.
+#[tokio::test]
+async fn fills_its_disk() {
+    let Ok(folder) = std::env::var("TIDEGATE_EMBEDDED_FULL") else {
+        return;
+    };
+    let store = at(Path::new(&folder));
+    store.create(&session(0), DURABLE).await.unwrap();
+    let mut number = 0;
+    while !store.stats().failing {
+        number += 1;
+        let mut large = session(number);
+        large
+            .attributes
+            .push((name("large"), text(&"x".repeat(4000))));
+        store.create(&large, CALL).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    let brief = Call {
+        wait: Some(Wait {
+            replicas: 1,
+            within: Duration::from_millis(300),
+            on_short: OnShort::Degrade,
+        }),
+        ..DURABLE
+    };
+    let patched = patch(&store, 0, add(1), brief).await;
+
+    assert_eq!(patched.replication, Replication::Short(0));
+    for number in 0..=number {
+        show(&store, number).await.unwrap();
+    }
+    store.close();
+    fs::write(Path::new(&folder).join("done"), "").unwrap();
+}
+
+#[tokio::test]
+async fn on_a_full_disk_sessions_go_on_in_memory_and_what_was_written_stays() {
+    let folder = Folder::new("full");
+    fs::create_dir_all(&folder.0).unwrap();
+    let child = Command::new("sh")
+        // 8 MiB, in blocks of 512 bytes; past them a write fails instead of killing the process.
+        .args(["-c", "trap '' XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "embedded::tests::fills_its_disk"])
+        .env("TIDEGATE_EMBEDDED_FULL", &folder.0)
+        .output()
+        .unwrap();
+
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{output}");
+    assert!(folder.0.join("done").exists(), "{output}");
+    assert!(show(&at(&folder.0), 0).await.is_ok());
+}
+
 #[test]
 fn a_second_process_is_told_that_the_file_is_in_use() {
     let folder = Folder::new("twice");
