@@ -44,9 +44,6 @@ pub enum StartError {
     /// The file of the embedded store cannot be used.
     #[error(transparent)]
     File(#[from] EmbeddedError),
-    /// The plan makes no sense.
-    #[error("{0}")]
-    Plan(String),
     /// The system gives no thread, or no random numbers.
     #[error("the desk's thread does not start: {0}")]
     Thread(#[from] std::io::Error),

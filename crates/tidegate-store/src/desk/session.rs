@@ -57,9 +57,10 @@ impl Session {
                 }
                 Op::Delete { .. } => session.forget(name),
                 Op::Increment { .. } | Op::Max { .. } => {
-                    session.forget(name);
-                    let result = counters.iter().find(|(its, _)| its == name);
-                    session.found.counters.extend(result.cloned());
+                    if let Some(result) = counters.iter().find(|(its, _)| its == name) {
+                        session.forget(name);
+                        session.found.counters.push(result.clone());
+                    }
                 }
             }
         }
