@@ -7,6 +7,7 @@
 
 mod attributes;
 mod away;
+mod births;
 mod clock;
 mod counters;
 mod degraded;
@@ -26,6 +27,7 @@ mod patching;
 mod plan;
 mod repair;
 mod resume;
+mod rotating;
 mod route;
 mod seqs;
 mod session;
