@@ -47,3 +47,22 @@ pub(super) static LIVING: Installed =
     LazyLock::new(|| Script::new("living", include_str!("scripts/living.lua")));
 pub(super) static YIELD: Installed =
     LazyLock::new(|| Script::new("yield", include_str!("scripts/yield.lua")));
+
+#[cfg(test)]
+mod tests {
+    use crate::ends::ENDED_KEPT;
+
+    #[test]
+    fn scripts_keep_an_ended_session_as_long_as_its_end_may_be_told() {
+        let kept = format!(" + {})", ENDED_KEPT.as_millis());
+        for script in [
+            include_str!("scripts/create.lua"),
+            include_str!("scripts/open.lua"),
+            include_str!("scripts/rotate.lua"),
+        ] {
+            assert!(script.contains(&kept), "{script}");
+            let others = script.matches("PEXPIREAT").count();
+            assert_eq!(script.matches(&kept).count(), others);
+        }
+    }
+}

@@ -11,7 +11,7 @@ use tidegate_core::time::Wall;
 
 use super::replies::{self, fields_of};
 use super::{Lane, Redis, Run, keys, scripts};
-use crate::ends::{ENDED_KEPT, Fate, Reason};
+use crate::ends::{Fate, Reason};
 use crate::error::StoreError;
 use crate::sessions::NewSession;
 use crate::{Acked, Call};
@@ -31,7 +31,7 @@ impl Redis {
         let mut run = Run::of(&scripts::CREATE)
             .key(keys::session(&new.id))
             .key(keys::tombstone(&new.id));
-        run = with_lifetimes(run, new.lifetimes).number(millis(ENDED_KEPT));
+        run = with_lifetimes(run, new.lifetimes);
         run = with_principal(run, new.principal.as_ref())
             .number(content.bytes)
             .number(content.fields.len())
@@ -60,8 +60,7 @@ impl Redis {
             .key(keys::session(id))
             .key(keys::tombstone(id))
             .number(known)
-            .arg(touch_after.unwrap_or_default())
-            .number(millis(ENDED_KEPT));
+            .arg(touch_after.unwrap_or_default());
         if let Fields::Only(names) = fields {
             for field in names.iter().flat_map(fields_of) {
                 run = run.arg(field);
@@ -129,10 +128,7 @@ impl Redis {
             .key(keys::tombstone(old))
             .key(keys::tombstone(new));
         let begun = |kind: &str, tombstone: Duration| {
-            run.arg(kind)
-                .number(millis(tombstone))
-                .arg(new.hash())
-                .number(millis(ENDED_KEPT))
+            run.arg(kind).number(millis(tombstone)).arg(new.hash())
         };
         let run = match rotation {
             Rotation::Habit {
@@ -193,7 +189,7 @@ impl Redis {
 }
 
 /// Which argument of the creation script is the version.
-const CREATE_VERSION: usize = 8;
+const CREATE_VERSION: usize = 7;
 /// Where the reply to a creation has the store's clock, which is the version.
 const REPLY_NOW: usize = 1;
 
