@@ -20,9 +20,14 @@ mod harness;
 mod limiter_default;
 mod limiter_sockets;
 mod sessions_big_attributes;
+mod sessions_concurrency;
 mod sessions_disaster;
+mod sessions_expiry;
 mod sessions_failover;
+mod sessions_lifetimes;
 mod sessions_node_kill;
+mod sessions_open_cost;
+mod sessions_partial_reads;
 mod sessions_refused_costs_nothing;
 mod sessions_resume;
 mod sessions_rotation;
@@ -71,6 +76,11 @@ const DRILLS: &[Drill] = &[
     sessions_refused_costs_nothing::DRILL,
     sessions_disaster::DRILL,
     sessions_failover::DRILL,
+    sessions_concurrency::DRILL,
+    sessions_open_cost::DRILL,
+    sessions_partial_reads::DRILL,
+    sessions_lifetimes::DRILL,
+    sessions_expiry::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.

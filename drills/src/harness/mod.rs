@@ -16,6 +16,7 @@ mod peer;
 pub(crate) mod php;
 mod place;
 mod play;
+pub(crate) mod session_server;
 mod shop;
 pub(crate) mod site;
 mod store;
