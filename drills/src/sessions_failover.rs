@@ -57,8 +57,8 @@ const ONE: Wait = Wait {
     within: Duration::from_secs(1),
     on_short: OnShort::Degrade,
 };
-/// Longest wait for writes that a gateway still has to bring to the store.
-const SETTLE: Duration = Duration::from_secs(5);
+/// Longest wait for a last write to arrive.
+const SETTLE: Duration = Duration::from_secs(1);
 /// A promotion takes longer than this; a shorter loss was a busy machine.
 const PROMOTE_MIN: Duration = Duration::from_millis(500);
 /// Writes while no replica can be reached.
@@ -242,7 +242,7 @@ async fn play(scene: &Scene, before: Duration) -> anyhow::Result<Outcome> {
         Toward::Client,
         if scene.acker_dies { LONG_LAG } else { LAG },
     );
-    let crowd = Crowd::start(&servers, scene.durability).await?;
+    let mut crowd = Crowd::start(&servers, scene.durability).await?;
 
     tokio::time::sleep(before).await;
     let killed = Instant::now();
@@ -343,11 +343,18 @@ impl Crowd {
         })
     }
 
-    async fn stop(self) -> anyhow::Result<Vec<Tally>> {
+    /// Ends the writing, and waits until the gateways have brought to the store what they accepted
+    /// while it was away.
+    async fn stop(&mut self) -> anyhow::Result<Vec<Tally>> {
         self.stopping.store(true, Ordering::Relaxed);
         let mut tallies = Vec::new();
-        for writer in self.writers {
+        for writer in self.writers.drain(..) {
             tallies.push(writer.await?);
+        }
+        let end = Instant::now() + WITHIN;
+        while self.desks.iter().any(|desk| desk.stats().away_sessions > 0) {
+            anyhow::ensure!(Instant::now() < end, "the gateways do not heal");
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(tallies)
     }
@@ -433,7 +440,7 @@ async fn settle(
     Ok(())
 }
 
-/// The counter of one session, for which healing may still be under way.
+/// The counter of one session, for which a last write may still be under way.
 async fn read(
     store: &SessionStore,
     tally: &Tally,

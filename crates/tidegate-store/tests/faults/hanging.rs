@@ -7,7 +7,7 @@ use tidegate_core::session::{Durability, Expect, Format, Name, Opened, Patched, 
 use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
 use tidegate_store::StoreError;
 
-use crate::store::{PATIENT, Store, fresh_id};
+use crate::store::{PATIENT, Store, WITHIN, fresh_id};
 
 /// What a loaded machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(2);
@@ -211,4 +211,35 @@ async fn what_was_refused_is_not_done_when_the_reason_is_lost() {
 
     assert_eq!(store.hits(&id).await, Ok(Some(0)));
     assert_eq!(store.cart(&id).await, None);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_away_until_it_does() {
+    // A command that makes a server refuse writes, and one that ends that.
+    let demoted = (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]);
+    let alone = (
+        ["CONFIG", "SET", "min-replicas-to-write 1"],
+        ["CONFIG", "SET", "min-replicas-to-write 0"],
+    );
+    for (refuse, take) in [demoted, alone] {
+        let server = RedisServer::plain().unwrap();
+        let store = Store::standalone(server.address());
+        let id = fresh_id();
+        store.create(id).await.unwrap();
+        let words = |command: [&'static str; 3]| -> Vec<&'static str> {
+            command.iter().flat_map(|part| part.split(' ')).collect()
+        };
+
+        server.ask(&words(refuse)).unwrap();
+        let end = std::time::Instant::now() + WITHIN;
+        while !store.sessions.is_away(&id) {
+            assert!(std::time::Instant::now() < end);
+            let hit = store.hit(&id, 1, Durability::ASYNC).await;
+            assert!(hit.is_err(), "{hit:?}");
+        }
+        server.ask(&words(take)).unwrap();
+        store.wait_until_back(&id).await;
+
+        store.hit(&id, 2, Durability::ASYNC).await.unwrap();
+    }
 }
