@@ -1,7 +1,9 @@
 //! Gateways that share one store, and what becomes of them when it is not there.
 
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,7 @@ impl Fleet {
     /// A gateway called `node`, with these lines in `[[app]]`.
     fn gateway(&self, directory: &TempDir, node: &str, app: &str) -> Tidegate {
         let key_file = directory.write("keys", &self.key);
+        std::fs::set_permissions(&key_file, Permissions::from_mode(0o600)).unwrap();
         let configuration = format!(
             "[store]\nurl = \"redis://{}\"\n\
              [sessions]\ninsecure = true\naffinity = \"{node}\"\nkey_file = \"{}\"\n\
