@@ -26,7 +26,7 @@ pub fn strip_request(headers: &mut HeaderMap, from: Peer) {
     for name in headers.keys() {
         found.note(name);
         let text = name.as_str();
-        let is_alias = text.contains('_');
+        let is_alias = text.bytes().any(|byte| byte != b'-' && is_separator(byte));
         let foreign = (from == Peer::Stranger || is_alias) && is_any(text, &SAID_BY_PROXIES);
         let framing = is_alias && is_any(text, &FRAMING);
         if foreign || framing || is_any(text, &["proxy-"]) {
@@ -204,14 +204,21 @@ const SAID_OF_SESSIONS: [&str; 5] = [
 /// Names whose aliases would tell some applications another end of the request.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 
-/// Whether `name` is one of `known`. CGI, WSGI and their kin cannot tell `_` from `-`, so that
-/// `X_Forwarded_For` is `X-Forwarded-For` to the application behind them, and to us.
+/// Whether `name` is one of `known`. CGI, WSGI and their kin cannot tell `_` from `-`, and PHP cannot
+/// tell `.` from either, so that `X_Forwarded.For` is `X-Forwarded-For` to the application behind
+/// them, and to us. The same is held of every other mark that a name may have: it costs nobody
+/// anything, and who knows what turns them into what.
 fn is_any(name: &str, known: &[&str]) -> bool {
     known.iter().any(|known| {
-        let same = |(a, b): (u8, u8)| a == b || (a == b'_' && b == b'-');
+        let same = |(a, b): (u8, u8)| a == b || (b == b'-' && is_separator(a));
         let fits = name.len() == known.len() || (name.len() > known.len() && known.ends_with('-'));
         fits && name.bytes().zip(known.bytes()).all(same)
     })
+}
+
+/// Whether `byte` is no letter and no digit: in a header's name, something that parts words.
+const fn is_separator(byte: u8) -> bool {
+    !byte.is_ascii_alphanumeric()
 }
 
 /// End-to-end headers that a client cannot have removed by naming them in `Connection`.
@@ -328,6 +335,9 @@ mod tests {
             ("tidegate-session-state", "ok"),
             ("tidegate-uid", "7"),
             ("tidegate_uid", "7"),
+            ("tidegate.uid", "7"),
+            ("tidegate.attr-cart", "c9"),
+            ("tidegate~tier", "gold"),
             ("tidegate-tier", "gold"),
             ("tidegate-attr-cart", "c9"),
             ("tidegate-class", "critical"),
@@ -363,11 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn an_underscore_makes_no_other_name() {
+    fn another_mark_makes_no_other_name() {
         let lines = [
             ("x_forwarded_for", "1.1.1.1"),
             ("x-forwarded_proto", "https"),
             ("tidegate_class", "critical"),
+            ("tidegate.class", "critical"),
+            ("x.forwarded+for", "1.2.3.4"),
+            ("content.length", "5"),
             ("x_request_start", "t=1"),
             ("x_real_ip", "1.1.1.1"),
             ("proxy_connection", "close"),
