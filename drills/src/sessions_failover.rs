@@ -4,26 +4,24 @@
 //! Bytes on their way to the replicas are lost with the primary: without that, the system delivers
 //! what is in its buffers, and hardly anything is ever lost on one machine.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod crowd;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tidegate_core::session::{
-    Durability, Fields, Name, OnShort, Op, Opened, Replication, SessionId, SlotTag, Version, Wait,
-    WriteClass,
+    Durability, Fields, OnShort, Opened, Replication, SessionId, Version, Wait,
 };
 use tidegate_lab::peers::{SentinelSetup, Sentinels, Toward};
 use tidegate_lab::report::Table;
-use tidegate_store::desk::{Backend, Desk, DeskError, DeskPatched, DeskPlan, Patch};
-use tidegate_store::redis::{
-    Address, Arrangement, Credentials, Passing, Recovery, Redis, RedisPlan, Use,
-};
+use tidegate_store::desk::{Desk, DeskError, DeskPatched};
+use tidegate_store::redis::{Recovery, Redis, RedisPlan, Use};
 use tidegate_store::{Background, Call, SessionStore};
-use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use crate::harness::{Args, Drill, Figure, Invalid, Verdict};
+use crowd::{
+    BUDGET, Crowd, DESKS, PACE, SESSIONS, Tally, WITHIN, arrangement, create, hit, id_of, plan,
+};
 
 /// The drill.
 pub(crate) const DRILL: Drill = Drill {
@@ -37,22 +35,8 @@ pub(crate) const DRILL: Drill = Drill {
 const LAG: Duration = Duration::from_millis(200);
 /// How far the second one is behind where the first is to be the one that acknowledges.
 const LONG_LAG: Duration = Duration::from_secs(2);
-/// Gateways, each with a desk of its own.
-const DESKS: usize = 3;
-/// Sessions of each, every one written to by its gateway alone.
-const SESSIONS: usize = 16;
-/// Between two writes to one session.
-const PACE: Duration = Duration::from_millis(50);
 /// Seconds of writes before the primary is killed.
 const BEFORE: u64 = 5;
-/// Writes go on at least so long after calls pass again.
-const AFTER: Duration = Duration::from_secs(2);
-/// Longest wait until all is as before.
-const REWARM_WITHIN: Duration = Duration::from_secs(20);
-/// Longest wait for anything to come about.
-const WITHIN: Duration = Duration::from_secs(60);
-/// What a request may spend on a write, besides waiting for replicas.
-const BUDGET: Duration = Duration::from_millis(100);
 /// A replica that has the write, waited for as long as it takes.
 const ONE: Wait = Wait {
     replicas: 1,
@@ -61,8 +45,6 @@ const ONE: Wait = Wait {
 };
 /// Longest wait for a last write to arrive.
 const SETTLE: Duration = Duration::from_secs(1);
-/// A promotion takes longer than this; a shorter loss was a busy machine.
-const PROMOTE_MIN: Duration = Duration::from_millis(500);
 /// Writes while no replica can be reached.
 const CUT_OFF_WRITES: u64 = 20;
 
@@ -279,160 +261,6 @@ async fn play(scene: &Scene, before: Duration) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-/// The gateways' desks and who writes through them.
-struct Crowd {
-    desks: Vec<Desk>,
-    writers: Vec<JoinHandle<Tally>>,
-    stopping: Arc<AtomicBool>,
-}
-
-/// What became of the writes to one session.
-struct Tally {
-    id: SessionId,
-    /// Those that the store made, one after the other.
-    made: Vec<Made>,
-    accepted_away: u64,
-    failed: u64,
-}
-
-/// A write that the store made.
-struct Made {
-    at: Instant,
-    /// Whether as many replicas as wanted have it. Otherwise it stands, but nothing was promised.
-    as_wanted: bool,
-}
-
-impl Crowd {
-    async fn start(servers: &Sentinels, durability: Durability) -> anyhow::Result<Self> {
-        let stopping = Arc::new(AtomicBool::new(false));
-        let mut crowd = Self {
-            desks: Vec::new(),
-            writers: Vec::new(),
-            stopping,
-        };
-        for number in 0..DESKS {
-            let desk = Desk::start(plan(servers, durability))?;
-            for place in 0..SESSIONS {
-                let id = id_of(number * SESSIONS + place)?;
-                create(&desk, id).await?;
-                let stopping = Arc::clone(&crowd.stopping);
-                let writing = write_on(desk.clone(), id, durability.wait, stopping);
-                crowd.writers.push(tokio::spawn(writing));
-            }
-            crowd.desks.push(desk);
-        }
-        Ok(crowd)
-    }
-
-    /// Waits until every gateway has lost the store and has it again; how that went for each.
-    async fn wait_until_back(&self) -> anyhow::Result<Vec<Recovery>> {
-        let end = Instant::now() + WITHIN;
-        // Once told is told: a busy machine may look like another, short loss a moment later.
-        let mut back = vec![None; self.desks.len()];
-        loop {
-            for (back, desk) in back.iter_mut().zip(&self.desks) {
-                *back = back.or_else(|| back_since(desk));
-            }
-            if let Some(back) = back.iter().copied().collect() {
-                return Ok(back);
-            }
-            anyhow::ensure!(Instant::now() < end, "the store does not come back");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    fn repaired(&self) -> u64 {
-        let redone = self.desks.iter().map(|desk| desk.servers().redo.repaired);
-        redone.sum()
-    }
-
-    /// Goes on writing until it is known of each gateway how long it took until all was as before;
-    /// the longest of all for each part. `back` is what was told when calls passed again.
-    async fn wait_until_warm(&self, mut back: Vec<Recovery>) -> Option<Recovery> {
-        let begun = Instant::now();
-        loop {
-            for (back, desk) in back.iter_mut().zip(&self.desks) {
-                // After another, short loss (a busy machine) the last one is not this one.
-                let same = last_recovery(desk).filter(|last| last.promote == back.promote);
-                back.rewarm = back.rewarm.or_else(|| same.and_then(|last| last.rewarm));
-            }
-            let warm = back.iter().all(|back| back.rewarm.is_some());
-            if begun.elapsed() >= REWARM_WITHIN || (warm && begun.elapsed() >= AFTER) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        back.into_iter().reduce(|one, other| Recovery {
-            detect: one.detect.max(other.detect),
-            promote: one.promote.max(other.promote),
-            reconnect: one.reconnect.max(other.reconnect),
-            rewarm: one.rewarm.max(other.rewarm),
-        })
-    }
-
-    /// Ends the writing, and waits until the gateways have brought to the store what they accepted
-    /// while it was away.
-    async fn stop(&mut self) -> anyhow::Result<Vec<Tally>> {
-        self.stopping.store(true, Ordering::Relaxed);
-        let mut tallies = Vec::new();
-        for writer in self.writers.drain(..) {
-            tallies.push(writer.await?);
-        }
-        let end = Instant::now() + WITHIN;
-        while self.desks.iter().any(|desk| desk.stats().away_sessions > 0) {
-            anyhow::ensure!(Instant::now() < end, "the gateways do not heal");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(tallies)
-    }
-}
-
-/// How the loss of the primary went, once calls pass again. A loss without a promotion was a machine
-/// that was busy for a moment.
-fn back_since(desk: &Desk) -> Option<Recovery> {
-    let servers = desk.servers();
-    let shard = servers.shards.first()?;
-    let recovery = shard.recovery?;
-    let back = shard.passing == Passing::Calls && recovery.promote >= PROMOTE_MIN;
-    back.then_some(recovery)
-}
-
-fn last_recovery(desk: &Desk) -> Option<Recovery> {
-    desk.servers().shards.first()?.recovery
-}
-
-/// Writes to one session until it is told to stop.
-async fn write_on(
-    desk: Desk,
-    id: SessionId,
-    wait: Option<Wait>,
-    stopping: Arc<AtomicBool>,
-) -> Tally {
-    let budget = BUDGET + wait.map_or(Duration::ZERO, |wait| wait.within);
-    let mut tally = Tally {
-        id,
-        made: Vec::new(),
-        accepted_away: 0,
-        failed: 0,
-    };
-    let mut pace = tokio::time::interval(PACE);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !stopping.load(Ordering::Relaxed) {
-        pace.tick().await;
-        match desk.patch(&id, None, hit(), budget).await {
-            Ok(DeskPatched::Applied { standing, .. }) if standing.is_degraded() => {
-                tally.accepted_away += 1;
-            }
-            Ok(DeskPatched::Applied { replication, .. }) => tally.made.push(Made {
-                at: Instant::now(),
-                as_wanted: !matches!(replication, Replication::Short(_)),
-            }),
-            Ok(_) | Err(_) => tally.failed += 1,
-        }
-    }
-    tally
-}
-
 /// Compares what was acknowledged with what is there.
 async fn settle(
     outcome: &mut Outcome,
@@ -548,56 +376,11 @@ async fn write_cut_off(desk: &Desk, id: SessionId, on_short: OnShort) -> anyhow:
     Ok(told)
 }
 
-async fn create(desk: &Desk, id: SessionId) -> anyhow::Result<()> {
-    let end = Instant::now() + WITHIN;
-    // A desk starts without waiting for its store.
-    while let Err(error) = desk.create(id, Vec::new(), Vec::new(), BUDGET).await {
-        anyhow::ensure!(Instant::now() < end, "no session can be created: {error}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
-}
-
-fn hit() -> Patch {
-    Patch::of(vec![Op::Increment {
-        name: Name::new("hits").expect("it is a name"),
-        by: 1,
-    }])
-}
-
-fn id_of(number: usize) -> anyhow::Result<SessionId> {
-    let hash = format!("{number:022}");
-    let hash = hash.as_bytes().try_into()?;
-    let tag = SlotTag::from_bits(u32::try_from(number)?.wrapping_mul(7_919));
-    SessionId::new(tag, hash).map_err(|_| anyhow::anyhow!("no id"))
-}
-
-fn plan(servers: &Sentinels, durability: Durability) -> DeskPlan {
-    let mut plan = DeskPlan {
-        backend: Backend::Redis(RedisPlan::usual(arrangement(servers))),
-        ..DeskPlan::default()
-    };
-    plan.durability[WriteClass::Work.index()] = durability;
-    plan
-}
-
 /// For reading what is there: a busy machine is not to be mistaken for a fault.
 fn patient(servers: &Sentinels) -> RedisPlan {
     RedisPlan {
         operation_timeout: Duration::from_secs(5),
         connect_timeout: Duration::from_secs(5),
         ..RedisPlan::usual(arrangement(servers))
-    }
-}
-
-fn arrangement(servers: &Sentinels) -> Arrangement {
-    let address = |address: std::net::SocketAddr| Address {
-        host: address.ip().to_string(),
-        port: address.port(),
-    };
-    Arrangement::Sentinel {
-        sentinels: servers.addresses().into_iter().map(address).collect(),
-        primary: Sentinels::NAME.to_owned(),
-        credentials: Credentials::default(),
     }
 }
