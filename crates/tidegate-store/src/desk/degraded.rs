@@ -1,6 +1,6 @@
 //! Going on without the store.
 
-use tidegate_core::session::{Fields, Op, OpSeq, Principal, SessionId};
+use tidegate_core::session::{Fields, Gone, Op, OpSeq, Principal, SessionId};
 
 use super::Shared;
 use super::away::Known;
@@ -36,6 +36,9 @@ impl Shared {
         ticket: Option<&Ticket>,
         fields: &Fields,
     ) -> Visit {
+        if self.dead.has(id) {
+            return self.gone(Gone::Destroyed);
+        }
         let visit = self.away.open(&self.known(id, ticket), fields);
         self.counters.add(match &visit {
             Visit::Open(_) => Count::OpenedDegraded,
@@ -52,6 +55,9 @@ impl Shared {
         ops: Vec<Op>,
         seq: OpSeq,
     ) -> Result<DeskPatched, DeskError> {
+        if self.dead.has(id) {
+            return Ok(DeskPatched::Gone(Gone::Destroyed));
+        }
         let patched = self.away.patch(&self.known(id, ticket), ops, seq)?;
         if let DeskPatched::Applied { .. } = &patched {
             self.counters.add(Count::PatchDegraded);

@@ -39,6 +39,7 @@ impl Shared {
             return self.destroy_away(id, reason);
         };
         self.l1.forget(id);
+        self.dead.note(*id);
         self.counters.add(Count::Destroyed);
         let ended = acked.reply;
         if ended.existed {
@@ -75,6 +76,7 @@ impl Shared {
         let others: Vec<_> = others.filter(|id| Some(*id) != except).copied().collect();
         for id in &others {
             self.l1.forget(id);
+            self.dead.note(*id);
             self.errands.send(Errand::Destroy {
                 id: *id,
                 uid: Some(uid.clone()),

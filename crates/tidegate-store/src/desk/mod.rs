@@ -10,6 +10,7 @@ mod away;
 mod births;
 mod clock;
 mod counters;
+mod dead;
 mod degraded;
 mod ending;
 mod epochs;
@@ -54,6 +55,7 @@ use crate::{Consumer, Event, EventId, Position, Reason, SessionStore};
 use away::Away;
 use clock::Clock;
 use counters::Counters;
+use dead::Dead;
 use epochs::Epochs;
 use errands::{EVENTS_KEPT, Errands};
 use flights::Flights;
@@ -91,6 +93,7 @@ struct Shared {
     clock: Clock,
     l1: L1,
     unknown: Unknown,
+    dead: Dead,
     epochs: Epochs,
     flights: Flights,
     order: Order,
@@ -141,6 +144,7 @@ impl Desk {
             store,
             clock: Clock::default(),
             unknown: Unknown::new(),
+            dead: Dead::new(),
             epochs: Epochs::new(),
             flights: Flights::default(),
             order: Order::default(),

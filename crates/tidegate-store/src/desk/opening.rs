@@ -243,13 +243,15 @@ impl Shared {
     /// Notes that a session is not there any more.
     pub(super) fn ended(&self, id: &SessionId, gone: Gone) -> Visit {
         self.l1.forget(id);
-        if gone == Gone::Missing {
-            self.unknown.note(*id);
+        match gone {
+            Gone::Missing => self.unknown.note(*id),
+            Gone::Destroyed | Gone::Replaced => self.dead.note(*id),
+            Gone::Rotated { .. } => {}
         }
         self.gone(gone)
     }
 
-    fn gone(&self, gone: Gone) -> Visit {
+    pub(super) fn gone(&self, gone: Gone) -> Visit {
         self.counters.add(Count::OpenedGone);
         Visit::Gone(gone)
     }

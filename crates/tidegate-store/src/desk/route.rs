@@ -22,7 +22,7 @@ pub(super) enum Route {
     Live,
     /// What is here.
     Away,
-    /// Nobody: it was ended here, and the store does not know yet.
+    /// Nobody: it was ended, and the store does not know yet or cannot be asked.
     Denied,
 }
 
@@ -55,7 +55,11 @@ impl Shared {
         if self.away.denies(id) {
             Route::Denied
         } else if self.away.holds(id) || self.suspects.has(id) || self.store.is_away(id) {
-            Route::Away
+            if self.dead.has(id) {
+                Route::Denied
+            } else {
+                Route::Away
+            }
         } else {
             Route::Live
         }

@@ -160,6 +160,7 @@ impl Shared {
         match acked.reply {
             Rotated::Rotated { now, head } => {
                 self.clock.note(now);
+                self.dead.note(*old);
                 self.unknown.forget(new);
                 if indexed.is_err() {
                     let uid = principal.uid.clone();

@@ -96,6 +96,9 @@ impl Healer<'_> {
         let destroyed = desk.store.destroy(id, ending.reason, keep, call);
         let destroyed = self.paced(destroyed).await?.reply;
         desk.l1.forget(id);
+        // Before the list of what is not told yet lets go of it: a call about it may have failed a
+        // moment ago, and its ticket would vouch for it.
+        desk.dead.note(*id);
         desk.away.told(id);
         if destroyed.existed {
             let owner = destroyed.principal.map(|principal| principal.uid);
@@ -335,6 +338,7 @@ impl Healer<'_> {
         match rotated.await?.reply {
             Rotated::Rotated { head, .. } => {
                 desk.l1.forget(old);
+                desk.dead.note(*old);
                 desk.away.told(old);
                 desk.errands.send(Errand::Rearm {
                     from: *old,

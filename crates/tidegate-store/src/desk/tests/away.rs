@@ -1,5 +1,8 @@
+use tidegate_core::session::Gone;
+
 use super::*;
-use crate::desk::Standing;
+use crate::Reason;
+use crate::desk::{Standing, Ticket};
 
 #[test]
 fn a_ticket_is_given_for_what_the_store_vouches_for_and_holds_what_is_small() {
@@ -77,5 +80,39 @@ fn without_a_copy_the_ticket_says_who_it_is_and_a_ticket_of_another_session_does
         assert_eq!(seen.session.uid(), Some(&uid("ann")));
         assert_eq!(value_of(&seen, "locale").as_deref(), Some("de"));
         assert_eq!(others, Visit::Away);
+    });
+}
+
+#[test]
+fn what_was_ended_before_the_store_hung_is_not_let_in_by_its_ticket() {
+    let impatient = DeskPlan {
+        operation: Duration::from_millis(200),
+        ..plan()
+    };
+    run(Fleet::redis(1, &impatient), async |fleet| {
+        let desk = &fleet.desks[0];
+        let destroyed = sign_in(desk, None, "ann").await.id;
+        let of_destroyed = desk.ticket(&see(desk, &destroyed).await);
+        let replaced = sign_in(desk, None, "bob").await.id;
+        let of_replaced = desk.ticket(&see(desk, &replaced).await);
+        desk.destroy(&destroyed, Reason::SignedOut, BUDGET)
+            .await
+            .unwrap();
+        sign_in(desk, Some(replaced), "cid").await;
+        fleet.server.as_ref().unwrap().pause().unwrap();
+
+        let open = async |id, ticket: Option<Ticket>| {
+            desk.open(id, ticket.as_ref(), &Fields::All, BUDGET).await
+        };
+        let first = open(&destroyed, of_destroyed.clone()).await;
+        let again = open(&destroyed, of_destroyed).await;
+        let old = open(&replaced, of_replaced).await;
+        let written = patch(desk, &destroyed, set("cart", text("pear"))).await;
+
+        fleet.server.as_ref().unwrap().resume().unwrap();
+        assert_eq!(first, Visit::Gone(Gone::Destroyed));
+        assert_eq!(again, Visit::Gone(Gone::Destroyed));
+        assert_eq!(old, Visit::Gone(Gone::Destroyed));
+        assert_eq!(written, DeskPatched::Gone(Gone::Destroyed));
     });
 }
