@@ -38,7 +38,7 @@ enum Command {
     Check {
         /// The file.
         file: PathBuf,
-        /// Connect to the servers of [store] too, and say which of their settings to change.
+        /// Connect to the servers of `[store]` too, and say which of their settings to change.
         #[arg(long)]
         online: bool,
     },
