@@ -1,9 +1,12 @@
 //! Everything at once: the store with all that is in it, one gateway of three, and the one that
 //! leads. What holds is printed. Beside it the usual practices, each with what it depends on lost.
 
-use std::net::SocketAddr;
-use std::time::Duration;
+mod leader;
 
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
 use tidegate_lab::load::Request;
 use tidegate_lab::report::Table;
 
@@ -11,6 +14,7 @@ use crate::harness::{
     Args, Balancer, BalancerSetup, Crowd, CrowdPlan, Drill, Figure, Fleet, HEALTH, Keeps, Loss,
     Node, SessionSettings, Verdict, Visitor, Visits, runtime, visitors,
 };
+use leader::{Candidate, Term};
 
 const RATE: f64 = 300.0;
 const VISITORS: usize = 300;
@@ -79,14 +83,59 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         format!("of {LEFT} who had signed out at the node that died, signed in again"),
         ours.back_elsewhere,
     ));
+    add_succession(&mut verdict, &ours.succession);
     Ok(verdict)
+}
+
+fn add_succession(verdict: &mut Verdict, succession: &Succession) {
+    verdict.add(
+        Figure::count(
+            "leaders at a time, at most",
+            if succession.overlap { 2.0 } else { 1.0 },
+        )
+        .exactly(1.0),
+    );
+    verdict.add(
+        Figure::count(
+            "fences that did not grow, with an empty store",
+            f64::from(u8::from(!succession.fence_grew)),
+        )
+        .exactly(0.0),
+    );
+    verdict.add(Figure::ms(
+        "without a leader",
+        succession.nobody.as_secs_f64() * 1_000.0,
+    ));
 }
 
 /// What became of the visitors, and of those who had signed out.
 struct Told {
     visits: Visits,
+    succession: Succession,
     back_here: f64,
     back_elsewhere: f64,
+}
+
+/// Who led after the leader was lost.
+struct Succession {
+    /// For how long nobody did.
+    nobody: Duration,
+    /// Whether two took themselves for the leader at the same time.
+    overlap: bool,
+    /// Whether the new fence is greater than the old one.
+    fence_grew: bool,
+}
+
+impl Succession {
+    fn of(before: &[Term], after: &[Term], lost_at: Instant) -> anyhow::Result<Self> {
+        let old = before.last().context("nobody led before")?;
+        let new = after.first().context("nobody led afterwards")?;
+        Ok(Self {
+            nobody: new.from.saturating_duration_since(lost_at),
+            overlap: new.from < old.until,
+            fence_grew: new.fence > old.fence,
+        })
+    }
 }
 
 fn in_tidegate() -> anyhow::Result<Told> {
@@ -101,10 +150,15 @@ fn in_tidegate() -> anyhow::Result<Told> {
     let runtime = runtime()?;
     let left_here = runtime.block_on(leave(nodes[0].address(), "here"))?;
     let left_elsewhere = runtime.block_on(leave(nodes[1].address(), "elsewhere"))?;
+    let leads = Candidate::start("second", fleet.address())?;
+    leads.wait_until_it_leads()?;
+    let waits = Candidate::start("first", fleet.address())?;
     let crowd = crowd(&balancer)?;
 
     crowd.wait_until(BEFORE);
     fleet.redis().kill()?;
+    let lost_at = Instant::now();
+    let first_terms = leads.lose()?;
     for node in nodes.drain(1..) {
         node.kill()?;
     }
@@ -114,6 +168,7 @@ fn in_tidegate() -> anyhow::Result<Told> {
     let target = nodes[0].address();
     Ok(Told {
         visits,
+        succession: Succession::of(&first_terms, &waits.lose()?, lost_at)?,
         back_here: runtime.block_on(back(left_here, target))?,
         back_elsewhere: runtime.block_on(back(left_elsewhere, target))?,
     })

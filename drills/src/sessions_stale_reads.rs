@@ -14,7 +14,7 @@ const READS: u32 = 100_000;
 /// Reads beside copies that are trusted: enough to see what comes of it.
 const READS_TRUSTING: u32 = 5_000;
 /// Visitors who write and read at the same time, each in its own session.
-const VISITORS: u32 = 16;
+const VISITORS: u32 = 8;
 
 /// The drill.
 pub(crate) const DRILL: Drill = Drill {
