@@ -44,6 +44,8 @@ struct Told {
     refused: f64,
     /// Refused after they had waited: their session was opened before.
     after_waiting: f64,
+    /// Refusals by their reason.
+    reasons: Vec<(String, f64)>,
     operations: f64,
 }
 
@@ -60,6 +62,9 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         "in Tidegate: served {:.0}, refused {:.0}, of these after waiting in the queue {:.0}; commands about sessions {:.0}",
         ours.served, ours.refused, ours.after_waiting, ours.operations
     ));
+    for (reason, count) in &ours.reasons {
+        verdict.say(format!("  refused {count:.0}: {reason}"));
+    }
     verdict.add(
         Figure::share(
             "refused at ten times the load",
@@ -106,6 +111,7 @@ fn in_tidegate(args: &Args) -> anyhow::Result<Told> {
     let heard = monitor.stop()?;
     let now = node.metrics()?.since(&before);
     let refused = now.sum("tidegate_refused_total", &[]);
+    let reasons = now.by("tidegate_refused_total", "reason");
     let after_waiting = |metrics: &Metrics| {
         let reasons = AFTER_OPENING.iter();
         reasons
@@ -116,6 +122,10 @@ fn in_tidegate(args: &Args) -> anyhow::Result<Told> {
         served: now.sum("tidegate_admitted_total", &[]),
         refused,
         after_waiting: after_waiting(&now),
+        reasons: reasons
+            .into_iter()
+            .filter(|(_, count)| *count > 0.0)
+            .collect(),
         operations: count(&heard, "tg:s:{"),
     })
 }
@@ -133,6 +143,7 @@ fn with_library(args: &Args) -> anyhow::Result<Told> {
         served: tally.good as f64,
         refused: tally.refused as f64,
         after_waiting: 0.0,
+        reasons: Vec::new(),
         operations: count(&heard, "sess:"),
     })
 }

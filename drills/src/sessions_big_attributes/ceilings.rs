@@ -14,6 +14,8 @@ use crate::harness::{
     Figure, Fleet, SessionSettings, Store, Verdict, Visitor, free_port, loopback, runtime,
 };
 
+/// Sessions with such a value.
+const SESSIONS: u64 = 20;
 const LARGE_BYTES: usize = 100 * 1024;
 /// Over `blob_max`, which is 1 MiB when nothing is set.
 const TOO_LARGE_BYTES: usize = 1024 * 1024 + 1;
@@ -41,18 +43,27 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
     let cold = fleet.node_at("cold", &cold, way.address())?;
     let mut store = fleet.store()?;
     runtime()?.block_on(async {
-        let mut visitor = Visitor::new("large", 1);
-        let add = Request::post("/add?item=1", 0);
-        visitor.known(node.address(), add).await?;
-        let session = visitor.look(node.address()).await?.session;
-        let place = Place {
-            sidecar,
-            session: session.context("the visitor has no session")?,
-        };
-        beside(verdict, &place, &mut store).await?;
-        not_moved(verdict, &place, &mut visitor, cold.address(), &way).await?;
-        refused(verdict, &place, &mut store).await?;
-        orphans(verdict, &place, &mut store).await
+        let mut visitors = Vec::new();
+        let mut places = Vec::new();
+        for number in 0..SESSIONS {
+            let mut visitor = Visitor::new(format!("large-{number}"), number);
+            let add = Request::post("/add?item=1", 0);
+            visitor.known(node.address(), add).await?;
+            let session = visitor.look(node.address()).await?.session;
+            let place = Place {
+                sidecar,
+                session: session.context("the visitor has no session")?,
+            };
+            let answer = place.put(LARGE_BYTES, None).await?;
+            anyhow::ensure!(answer.status == 200, "PUT answered {}", answer.status);
+            visitors.push(visitor);
+            places.push(place);
+        }
+        let place = &places[0];
+        beside(verdict, place, &mut store)?;
+        not_moved(verdict, place, &mut visitors, cold.address(), &way).await?;
+        refused(verdict, place, &mut store).await?;
+        orphans(verdict, place, &mut store).await
     })
 }
 
@@ -88,10 +99,7 @@ impl Place {
 }
 
 /// A value of 100 KB: a pointer in the session, and the value beside it.
-async fn beside(verdict: &mut Verdict, place: &Place, store: &mut Store) -> anyhow::Result<()> {
-    let answer = place.put(LARGE_BYTES, None).await?;
-    anyhow::ensure!(answer.status == 200, "PUT answered {}", answer.status);
-
+fn beside(verdict: &mut Verdict, place: &Place, store: &mut Store) -> anyhow::Result<()> {
     let pointer: Vec<u8> = store.ask(&["HGET", &place.key()?, "a:large"])?;
     // Sixteen digits, then the letter that says how to read the rest.
     anyhow::ensure!(pointer.get(16) == Some(&b'p'), "it is no pointer");
@@ -103,24 +111,26 @@ async fn beside(verdict: &mut Verdict, place: &Place, store: &mut Store) -> anyh
     verdict.add(
         Figure::count("100 KB: bytes in the session", pointer.len() as f64)
             .below(200.0)
-            .beside("beside it", bytes),
+            .beside("beside it", bytes / blobs.len() as f64),
     );
     Ok(())
 }
 
-/// A gateway without a copy opens the session for a route that names the attribute.
+/// A gateway without a copy opens the sessions for a route that names the attribute.
 async fn not_moved(
     verdict: &mut Verdict,
     place: &Place,
-    visitor: &mut Visitor,
+    visitors: &mut [Visitor],
     cold: SocketAddr,
     way: &FaultProxy,
 ) -> anyhow::Result<()> {
     let moved = || way.bytes(Toward::Client) as f64;
     let before = moved();
-    let known = visitor.look(cold).await?;
-    anyhow::ensure!(known.cart().contains(&1), "the session was not opened");
-    let opened = moved() - before;
+    for visitor in visitors.iter_mut() {
+        let known = visitor.look(cold).await?;
+        anyhow::ensure!(known.cart().contains(&1), "the session was not opened");
+    }
+    let opened = (moved() - before) / visitors.len() as f64;
     let answer = raw::ask(place.sidecar, &Request::get(&place.path("/blobs/large"))).await?;
     anyhow::ensure!(
         answer.status == 200 && answer.body.len() == LARGE_BYTES,
