@@ -104,10 +104,18 @@ impl Sidecar {
             .enable_all()
             .build()
             .map_err(SidecarError::Thread)?;
-        let (listener, listen) = {
+        let bound = {
             // A listener belongs to the runtime that it was made in.
             let _guard = runtime.enter();
-            bind(&plan.listen)?
+            bind(&plan.listen)
+        };
+        let (listener, listen) = match bound {
+            Ok(bound) => bound,
+            Err(error) => {
+                // The caller may be in a runtime of its own, where this one must not be waited for.
+                runtime.shutdown_background();
+                return Err(error);
+            }
         };
         let socket = match &listen {
             Listen::Socket(path) => Some(path.clone()),

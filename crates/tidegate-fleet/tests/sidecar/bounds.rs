@@ -211,6 +211,16 @@ fn a_socket_left_behind_is_replaced_and_nothing_else() {
     std::fs::remove_file(&file).unwrap();
 }
 
+#[tokio::test]
+async fn a_socket_that_cannot_be_made_is_an_error_also_where_a_runtime_runs() {
+    let mut nowhere = plan();
+    nowhere.listen = Listen::Socket("/nowhere/tidegate.sock".into());
+
+    let error = start(nowhere).err().unwrap().to_string();
+
+    assert!(error.contains("/nowhere/tidegate.sock"), "{error}");
+}
+
 #[test]
 fn an_address_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
