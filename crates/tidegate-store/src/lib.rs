@@ -1,7 +1,7 @@
 //! The state that a fleet shares: sessions, who is a member, who leads.
 //!
-//! Two backends keep it: [`redis`](crate::redis) (Redis or Valkey: standalone, Sentinel, Cluster)
-//! and [`embedded`](crate::embedded) (in process, one file). [`SessionStore`] is either of them and
+//! Two backends keep it: [`redis`] (Redis or Valkey: standalone, Sentinel, Cluster)
+//! and [`embedded`] (in process, one file). [`SessionStore`] is either of them and
 //! nothing more; [`Desk`](crate::desk::Desk) is what the gateway and the sidecar talk to: it adds
 //! the local cache, and what happens while the store is away.
 

@@ -308,7 +308,7 @@ impl SessionStore {
         }
     }
 
-    /// Takes `bucket`, below [`BUCKETS`], for `lease` unless somebody else holds it, and names up to
+    /// Takes `bucket`, below [`BUCKETS`](crate::BUCKETS), for `lease` unless somebody else holds it, and names up to
     /// `most` of its sessions that are due, the longest due first. `holder` is drawn anew whenever a
     /// process starts; claiming again extends the lease.
     pub async fn claim(
@@ -345,7 +345,7 @@ impl SessionStore {
     /// Events for one member of a group, each of which goes to one member only: first those that
     /// some member got `abandoned_after` ago or longer and has not acknowledged, then those that
     /// nobody had. A group begins, with the first read, at the oldest event kept. About `most`, and
-    /// never more than that or [`BUCKETS`], whichever is more.
+    /// never more than that or [`BUCKETS`](crate::BUCKETS), whichever is more.
     pub async fn events(
         &self,
         consumer: &Consumer,
