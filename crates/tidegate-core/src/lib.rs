@@ -13,6 +13,7 @@ pub mod facts;
 pub mod journal;
 pub mod limit;
 pub mod queue;
+pub mod rate;
 pub mod retry;
 pub mod rng;
 mod service;
