@@ -19,7 +19,7 @@ use tidegate_core::time::{Mono, Wall};
 /// What the world does next; tickets are chosen among those that are there.
 #[derive(Clone, Debug)]
 enum Step {
-    Peek(usize, u16),
+    Peek(usize, u16, bool),
     Arrive {
         /// Class, route, group.
         facts: (usize, u16, u16),
@@ -55,7 +55,8 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
         prop::bool::weighted(0.3),
     );
     let step = prop_oneof![
-        2 => (0..Class::COUNT, 0u16..3).prop_map(|(class, group)| Step::Peek(class, group)),
+        2 => (0..Class::COUNT, 0u16..3, any::<bool>())
+            .prop_map(|(class, group, retry)| Step::Peek(class, group, retry)),
         8 => arrival.prop_map(|(facts, patience, bytes, cohort, retry, shadow)| {
             Step::Arrive { facts, patience, bytes, cohort, retry, shadow }
         }),
@@ -173,10 +174,15 @@ impl World {
                 };
                 return;
             }
-            Step::Peek(class, group) => Event::Peek {
+            Step::Peek(class, group, retry) => Event::Peek(Facts {
                 class: Class::ALL[class],
+                route: RouteId(0),
                 group: GroupId(group),
-            },
+                deadline: self.now + Duration::from_millis(500),
+                bytes: 0,
+                cohort: 0,
+                retry,
+            }),
             Step::Arrive {
                 facts: (class, route, group),
                 patience,
@@ -504,7 +510,6 @@ fn a_request_takes_about_forty_bytes() {
     let mut world = World::new(&small());
     let before = world.log.len();
     for _ in 0..1000 {
-        world.step(&Step::Peek(1, 0));
         world.step(&arrival(77));
         world.step(&Step::Pass(50_000_000));
         world.step(&Step::Done(0, Ending::Worked));

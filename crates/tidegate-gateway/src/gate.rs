@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::admission::{Action, Admission, Arrival, Reason, Snapshot, Ticket, Verdict};
-use tidegate_core::facts::{Class, Facts, GroupId};
+use tidegate_core::facts::Facts;
 use tidegate_core::journal::{Event, Header, Outcome};
 use tidegate_core::limit::{Change, Ending, Learnt};
 use tidegate_core::time::Mono;
@@ -137,11 +137,11 @@ impl Gate {
         self.lock().admission.limit_changes()
     }
 
-    /// Why a request like this would be turned away now, whatever else becomes known of it.
-    pub fn peek(&self, now: Mono, class: Class, group: GroupId) -> Option<Turned> {
+    /// Why a request like `facts` would be turned away now, whatever else becomes known of it.
+    pub fn peek(&self, now: Mono, facts: Facts) -> Option<Turned> {
         let mut state = self.lock();
-        let reason = state.admission.peek(now, class, group);
-        state.note(now, Event::Peek { class, group }, Outcome::Peeked(reason));
+        let reason = state.admission.peek(now, &facts);
+        state.note(now, Event::Peek(facts), Outcome::Peeked(reason));
         Some(Turned {
             reason: reason?,
             drain: state.admission.drain(),

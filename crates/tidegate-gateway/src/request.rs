@@ -54,8 +54,6 @@ pub async fn handle(
     let wall = || shared.clock.wall();
     let ignored = |header| thread.recorder.malformed(header);
     let label = classify::label(&request, &app.plan, conn.trusted, now, wall, ignored);
-    let enforced = app.plan.mode == Mode::Enforce;
-    let route = &app.plan.routes[label.route];
     let mut visit = Visit {
         thread,
         app: index,
@@ -65,36 +63,18 @@ pub async fn handle(
     };
 
     let (mut head, incoming) = request.into_parts();
-    let mut claim = Claim::of(thread, index, label.route, label.class, &head.headers);
-    if let Some(refused) = visit.look(claim.as_mut()) {
-        return refused;
-    }
-    let guest = match claim {
-        Some(claim) => claim.ask().await,
-        None => Guest::Uninvolved,
-    };
-    visit.recognise(&guest);
-    let required = route.session.need == Need::Required;
-    if enforced && required && guest.lacks_store(shared.desk.as_ref()) {
-        return visit.refuse(Refusal::StoreAway, Duration::ZERO);
-    }
-
     let mut upload = Upload::new(incoming, shared.plan.listener.body_timeout);
-    let facts = visit.facts(&guest, &head.headers, &upload);
-    let expects_continue = head.headers.contains_key(EXPECT);
-    let entered = match app.plan.mode {
-        Mode::Shadow => Ok(visit.enter_shadow(facts)),
-        Mode::Enforce => visit.enter(facts, expects_continue, &mut upload).await,
-    };
-    let slot = match entered {
-        Ok(slot) => slot,
+    let received = visit.receive(&head.headers, &mut upload).await;
+    let (slot, guest) = match received {
+        Ok(received) => received,
         Err(Left::Turned(turned)) => return visit.turned(turned),
+        Err(Left::StoreAway) => return visit.refuse(Refusal::StoreAway, Duration::ZERO),
         // Counted when it left the queue.
         Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
     };
 
     forward::rewrite(&mut head, conn, &app.plan.upstream);
-    forward::say_deadline(&mut head, label.deadline, slot.started());
+    forward::say_deadline(&mut head, label.deadline, slot.sent());
     visit.introduce(&guest, &mut head.headers);
     let request = Request::from_parts(head, upload);
     match exchange(slot, request, guest.holder()).await {
@@ -134,43 +114,93 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// The refusal of a request that would be turned away whatever else is known about it. Costs no
-    /// store call.
-    fn look(&self, claim: Option<&mut Claim<'_>>) -> Option<Response<Body>> {
+    /// A slot for the request, and who sends it.
+    ///
+    /// It waits as what its cookies show without anybody being asked, and its session is asked for
+    /// once it has its slot: whatever is refused for want of capacity, at once or after a wait, has cost
+    /// the store nothing. Where there are no tickets the class cannot be known without asking, and the
+    /// question comes first, unless even the highest class would be refused.
+    async fn receive(
+        &mut self,
+        headers: &HeaderMap,
+        upload: &mut Upload,
+    ) -> Result<(Slot, Guest), Left> {
+        let mut claim = Claim::of(
+            self.thread,
+            self.app,
+            self.label.route,
+            self.label.class,
+            headers,
+        );
+        let usual = self.label.class;
+        let mut facts = self.facts(claim.as_ref(), headers, upload);
+        let expects_continue = headers.contains_key(EXPECT);
         if self.plan().mode == Mode::Shadow {
-            return None;
-        }
-        if self.label.deadline <= self.now {
+            let guest = self.ask(claim, usual, &mut facts).await;
             self.arrived();
-            return Some(self.refuse(Refusal::Expired, Duration::ZERO));
+            return Ok((self.enter_shadow(facts), guest));
         }
-        let turned = self.peek(self.label.class)?;
-        // Only now is it worth to look what the cookies could make of it.
-        let earned = claim.and_then(Claim::earns);
-        let raised = earned.map(|earned| self.label.class_with(earned));
-        if let Some(raised) = raised.filter(|raised| self.label.class.is_below(*raised)) {
-            self.peek(raised)?;
+
+        let earned = claim.as_mut().and_then(Claim::earns);
+        facts.class = earned.map_or(usual, |earned| self.label.class_with(earned));
+        if claim.as_ref().is_some_and(Claim::has_unknown_class) {
+            let gate = &self.thread.shared.apps[self.app].gate;
+            if let Some(turned) = gate.peek(self.now, facts) {
+                self.arrived();
+                return Err(Left::Turned(turned));
+            }
+            let guest = self.ask(claim, usual, &mut facts).await;
+            self.arrived();
+            self.require_store(&guest)?;
+            let slot = self.enter(facts, expects_continue, upload).await?;
+            return Ok((slot, guest));
         }
+
+        self.label.class = facts.class;
         self.arrived();
-        Some(self.turned(turned))
+        let mut slot = self.enter(facts, expects_continue, upload).await?;
+        let claimed = facts.class;
+        let guest = self.ask(claim, usual, &mut facts).await;
+        if let Err(left) = self.require_store(&guest) {
+            slot.give_back();
+            return Err(left);
+        }
+        if facts.class.is_below(claimed) {
+            // What the ticket tells of is over.
+            slot.give_back();
+            slot = self.enter(facts, expects_continue, upload).await?;
+        }
+        if let Guest::Known(_) = guest {
+            slot.send(self.now, facts.class);
+        }
+        Ok((slot, guest))
     }
 
-    fn peek(&self, class: Class) -> Option<Turned> {
-        let gate = &self.thread.shared.apps[self.app].gate;
-        gate.peek(self.now, class, self.label.group)
-    }
-
-    /// Gives a request the class that its session earns.
-    fn recognise(&mut self, guest: &Guest) {
+    /// Asks for the session, and gives the request the class that it earns, or else the `usual` one.
+    async fn ask(&mut self, claim: Option<Claim<'_>>, usual: Class, facts: &mut Facts) -> Guest {
+        let guest = match claim {
+            Some(claim) => claim.ask().await,
+            None => Guest::Uninvolved,
+        };
         if let Guest::Known(_) = guest {
             // The answer took its time.
             self.now = self.thread.shared.clock.now();
         }
-        if let Some(earned) = guest.class() {
-            self.label.class = self.label.class_with(earned);
-            self.label.labelled = true;
+        let earned = guest.class();
+        self.label.labelled |= earned.is_some();
+        self.label.class = earned.map_or(usual, |earned| self.label.class_with(earned));
+        facts.class = self.label.class;
+        guest
+    }
+
+    /// Refuses a request that needs its session while the store is away.
+    fn require_store(&self, guest: &Guest) -> Result<(), Left> {
+        let required = self.plan().routes[self.label.route].session.need == Need::Required;
+        let desk = self.thread.shared.desk.as_ref();
+        if required && guest.lacks_store(desk) {
+            return Err(Left::StoreAway);
         }
-        self.arrived();
+        Ok(())
     }
 
     fn arrived(&self) {
@@ -180,21 +210,22 @@ impl Visit<'_> {
         self.thread.recorder.arrived(self.app, class, labelled);
     }
 
-    fn facts(&self, guest: &Guest, headers: &HeaderMap, upload: &Upload) -> Facts {
+    /// What is known of it as it comes.
+    fn facts(&self, claim: Option<&Claim<'_>>, headers: &HeaderMap, upload: &Upload) -> Facts {
         Facts {
             class: self.label.class,
             route: RouteId(self.label.route as u16),
             group: self.label.group,
             deadline: self.label.deadline,
             bytes: upload.bytes_kept_at_most(),
-            cohort: self.cohort(guest, headers),
+            cohort: self.cohort(claim, headers),
             retry: self.label.retry,
         }
     }
 
-    fn cohort(&self, guest: &Guest, headers: &HeaderMap) -> u8 {
+    fn cohort(&self, claim: Option<&Claim<'_>>, headers: &HeaderMap) -> u8 {
         let shared = &self.thread.shared;
-        let tag = guest.tag();
+        let tag = claim.and_then(Claim::tag);
         let session = tag.as_ref().map(|tag| tag.as_str().as_bytes());
         let session = session.or_else(|| classify::session(headers, self.plan()));
         let peer = self.conn.peer.ip();
@@ -306,6 +337,8 @@ impl Visit<'_> {
 /// How a request left the queue without a slot.
 enum Left {
     Turned(Turned),
+    /// It needs its session, and the store is away.
+    StoreAway,
     /// Its body broke off.
     Body(Refusal),
 }

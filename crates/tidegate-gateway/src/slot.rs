@@ -26,6 +26,8 @@ pub struct Slot {
     class: Class,
     ticket: Ticket,
     started: Mono,
+    /// When the application was given the request: that is when what the limit learns from begins.
+    sent: Mono,
     deadline: Mono,
     first_byte: FirstByte,
     ending: Ending,
@@ -51,6 +53,8 @@ enum Caller {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
+    /// It was given back before anything was sent.
+    Unused,
     /// No answer was read to its end.
     Unfinished,
     /// The last byte of the answer was read, at this time.
@@ -75,6 +79,7 @@ impl Slot {
             class: facts.class,
             ticket,
             started,
+            sent: started,
             deadline: facts.deadline,
             first_byte: FirstByte::NotYet,
             // Nothing has been sent, so nothing is to be learnt.
@@ -94,15 +99,26 @@ impl Slot {
         self.app
     }
 
-    /// When it was taken.
-    pub fn started(&self) -> Mono {
-        self.started
+    /// When the request was ready to be sent.
+    pub fn sent(&self) -> Mono {
+        self.sent
+    }
+
+    /// Now the request, of this class after all, is ready to be sent.
+    pub(crate) fn send(&mut self, now: Mono, class: Class) {
+        self.sent = now;
+        self.class = class;
+    }
+
+    /// Gives it back: nothing has been sent, and its request counts otherwise.
+    pub(crate) fn give_back(mut self) {
+        self.outcome = Outcome::Unused;
     }
 
     /// The head of the answer is here.
     pub fn first_byte(&mut self, now: Mono, status: StatusCode) {
         self.first_byte = FirstByte::Seen(now);
-        let fast = now.since(self.started) < FAST_ERROR_MAX;
+        let fast = now.since(self.sent) < FAST_ERROR_MAX;
         // 503 is an application's own word for too much work.
         self.ending = if self.caller == Caller::ToldOff || status == StatusCode::SERVICE_UNAVAILABLE
         {
@@ -117,6 +133,7 @@ impl Slot {
     /// The answer takes longer than this moment: the limit hears of its first byte now.
     pub fn goes_on(&mut self) {
         if let FirstByte::Seen(at) = self.first_byte {
+            let at = self.as_if_sent_at_once(at);
             self.thread.shared.apps[self.app]
                 .gate
                 .first_byte(at, self.ticket);
@@ -164,10 +181,15 @@ impl Slot {
         gate.abandoned(shared.clock.now(), self.ticket);
     }
 
+    /// A first byte at `at`, without what passed before the application was asked.
+    fn as_if_sent_at_once(&self, at: Mono) -> Mono {
+        at.minus(self.sent.since(self.started))
+    }
+
     fn completion(&self, now: Mono) -> Option<Completion> {
         match (self.outcome, self.caller) {
             (_, Caller::ToldOff) => Some(Completion::Late),
-            (Outcome::Failed, _) => None,
+            (Outcome::Failed | Outcome::Unused, _) => None,
             (Outcome::Unfinished, _) | (_, Caller::Gone) => Some(Completion::Gone),
             (Outcome::Answered(_), Caller::Waits) if now <= self.deadline => {
                 Some(Completion::InTime)
@@ -182,10 +204,12 @@ impl Drop for Slot {
         let app = &self.thread.shared.apps[self.app];
         let now = match self.outcome {
             Outcome::Answered(at) => at,
-            Outcome::Unfinished | Outcome::Failed => self.thread.shared.clock.now(),
+            Outcome::Unused | Outcome::Unfinished | Outcome::Failed => {
+                self.thread.shared.clock.now()
+            }
         };
         let first_byte = match self.first_byte {
-            FirstByte::Seen(at) => Some(at),
+            FirstByte::Seen(at) => Some(self.as_if_sent_at_once(at)),
             FirstByte::NotYet | FirstByte::Told => None,
         };
         app.gate.done(now, self.ticket, first_byte, self.ending);

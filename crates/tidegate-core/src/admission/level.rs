@@ -140,8 +140,6 @@ pub(super) struct Leveller {
     full: bool,
     /// Steps in a row in which nobody had to.
     idle: u8,
-    /// The cohort for the next request of which none is known.
-    unseen: u8,
     next: Mono,
 }
 
@@ -175,7 +173,6 @@ impl Leveller {
             lost: 0,
             full: false,
             idle: 0,
-            unseen: 0,
             next: Mono::default(),
         }
     }
@@ -190,13 +187,6 @@ impl Leveller {
             let offered = &mut self.offered[step(facts.class, facts.cohort)];
             *offered = offered.saturating_add(work.0);
         }
-    }
-
-    /// The same of a request that was refused before its cohort was known: cohorts are about equal.
-    pub(super) fn asked_unseen(&mut self, class: Class) {
-        self.unseen = (self.unseen + 1) % COHORTS;
-        let offered = &mut self.offered[step(class, self.unseen)];
-        *offered = offered.saturating_add(Work::MEAN.0);
     }
 
     /// A request was served in time.

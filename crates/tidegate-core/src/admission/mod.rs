@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::bulkhead::Occupancy;
 use crate::codel::CoDel;
-use crate::facts::{Class, Facts, GroupId};
+use crate::facts::{Class, Facts};
 use crate::limit::pooled::{Report, Share};
 use crate::limit::{Change, Ending, Learnt, Limit, Sample};
 use crate::queue::{Discipline, Key, Queue};
@@ -83,31 +83,27 @@ impl Admission {
         }
     }
 
-    /// Why a request of `class` in `group` would be refused now whatever else it carries; `None`
-    /// when it may have a chance. For refusing before anything is spent on a request. A limit that
-    /// rises with a refusal lets those who wait start with the next other call.
-    pub fn peek(&mut self, now: Mono, class: Class, group: GroupId) -> Option<Reason> {
+    /// Why a request like `facts` would be refused now; `None` when it may have a chance. For refusing
+    /// before anything is spent on a request: what is not known of it yet is to be given as what is best
+    /// for it. A refusal counts like one on arrival. A limit that rises with it lets those who wait start
+    /// with the next other call.
+    pub fn peek(&mut self, now: Mono, facts: &Facts) -> Option<Reason> {
         let now = self.advance(now);
-        if self.keeps_out(class) {
-            self.occupancy.see(now, class);
-            return Some(Reason::Escape);
+        let reason = self.hindrance(now, facts)?;
+        self.occupancy.see(now, facts.class);
+        if reason == Reason::ExpiredOnArrival {
+            return Some(reason);
         }
-        if !self.level().admits(class, 0) {
-            self.occupancy.see(now, class);
-            self.asked_unseen(class);
-            self.limit_is_short(now);
-            return Some(Reason::Level);
+        self.asked(facts);
+        match reason {
+            Reason::Escape => {}
+            Reason::Level => self.limit_is_short(now),
+            _ => {
+                self.full(now, facts.group);
+                self.turn_away(now, facts, reason);
+            }
         }
-        if self.occupancy.admits(now, self.slots(), class, group) {
-            return None;
-        }
-        let reason = self.room_for(class, group).err();
-        if let Some(reason) = reason {
-            self.occupancy.see(now, class);
-            self.full(now, group);
-            self.turned_away(now, class, reason);
-        }
-        reason
+        Some(reason)
     }
 
     /// A request arrives: it starts, waits, or is refused. Lower classes may have to leave the
@@ -146,10 +142,7 @@ impl Admission {
         match self.make_room(now, facts, out) {
             Ok(()) => self.enqueue(now, facts),
             Err(reason) => {
-                // What could not be done in time even without a wait says nothing about capacity.
-                if now + self.service.margin(facts.route) <= facts.deadline {
-                    self.turned_away(now, facts.class, reason);
-                }
+                self.turn_away(now, facts, reason);
                 Arrival::Refused(reason)
             }
         }

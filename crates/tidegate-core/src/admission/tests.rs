@@ -3,7 +3,7 @@ use std::num::NonZeroU32;
 use super::waiting::BOUND_UNKNOWN;
 use super::*;
 use crate::bulkhead::{Bulkheads, Loan, Portion, Reserve};
-use crate::facts::RouteId;
+use crate::facts::{GroupId, RouteId};
 use crate::limit::Static;
 
 const fn ms(millis: u64) -> Duration {
@@ -237,10 +237,10 @@ fn a_full_queue_makes_room_for_a_higher_class_only() {
     let (oldest, _) = queued(admission.arrive(at(1000), &facts(Class::Background), &mut out));
     queued(admission.arrive(at(1001), &facts(Class::Background), &mut out));
     assert_eq!(
-        admission.peek(at(1002), Class::Background, GroupId(0)),
+        admission.peek(at(1002), &facts(Class::Background)),
         Some(Reason::QueueFull)
     );
-    assert_eq!(admission.peek(at(1002), Class::Static, GroupId(0)), None);
+    assert_eq!(admission.peek(at(1002), &facts(Class::Static)), None);
 
     assert_eq!(
         admission.arrive(at(1002), &facts(Class::Background), &mut out),
@@ -471,7 +471,7 @@ fn an_escape_takes_out_of_the_queue_what_it_would_not_let_in() {
     assert_eq!(admission.cancel(at(9000), retry, &mut out), None);
     assert!(admission.cancel(at(9000), stays, &mut out).is_some());
     assert_eq!(
-        admission.peek(at(9000), Class::Background, GroupId(0)),
+        admission.peek(at(9000), &facts(Class::Background)),
         Some(Reason::Escape)
     );
     let again = Facts {

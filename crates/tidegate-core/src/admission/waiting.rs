@@ -81,6 +81,32 @@ impl Admission {
         Ok(None)
     }
 
+    /// What stands against a request like `facts`: the same things that an arrival looks at, in the same
+    /// order.
+    pub(super) fn hindrance(&self, now: Mono, facts: &Facts) -> Option<Reason> {
+        let Facts { class, group, .. } = *facts;
+        if facts.deadline <= now {
+            return Some(Reason::ExpiredOnArrival);
+        }
+        if self.keeps_out(class) {
+            return Some(Reason::Escape);
+        }
+        if !self.level().admits(class, facts.cohort) {
+            return Some(Reason::Level);
+        }
+        if self.occupancy.admits(now, self.slots(), class, group) {
+            return None;
+        }
+        if facts.retry && self.is_escaping() {
+            return Some(Reason::RetryFirst);
+        }
+        let wait = self.estimated_wait(now, facts);
+        if now + wait + self.service.margin(facts.route) > facts.deadline {
+            return Some(Reason::DeadlineEnqueue);
+        }
+        self.room_for(class, group).err()
+    }
+
     fn oldest_of_lowest(&self, within: impl Fn(GroupId) -> bool) -> Option<Key> {
         let lowest = self.queue.lowest_class(&within)?;
         self.queue.oldest(lowest, within)
@@ -112,6 +138,14 @@ impl Admission {
             reason,
             waited: now.since(entry.entered),
         });
+    }
+
+    /// Remembers who was refused, unless it says nothing about capacity: what could not be done in time
+    /// even without a wait.
+    pub(super) fn turn_away(&mut self, now: Mono, facts: &Facts, reason: Reason) {
+        if now + self.service.margin(facts.route) <= facts.deadline {
+            self.turned_away(now, facts.class, reason);
+        }
     }
 
     /// Remembers for the order of the queue that somebody of `class` is not served. A full group of

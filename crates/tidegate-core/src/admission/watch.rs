@@ -92,13 +92,6 @@ impl Admission {
         }
     }
 
-    /// The same for a request of which only the class is known.
-    pub(super) fn asked_unseen(&mut self, class: Class) {
-        if let Some(leveller) = &mut self.leveller {
-            leveller.asked_unseen(class);
-        }
-    }
-
     /// What there is for those who are in no group of their own. Such a group has a part of the slots
     /// and of the queue, whatever it asks for.
     fn room(&self, now: Mono) -> Room {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::admission::{Action, Admission, Arrival, Reason, Ticket, Verdict};
-use crate::facts::{Class, Facts, GroupId};
+use crate::facts::Facts;
 use crate::limit::Ending;
 use crate::time::Mono;
 
@@ -12,12 +12,7 @@ use crate::time::Mono;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// [`Admission::peek`].
-    Peek {
-        /// Of this class.
-        class: Class,
-        /// In this bulkhead.
-        group: GroupId,
-    },
+    Peek(Facts),
     /// [`Admission::arrive`].
     Arrive(Facts),
     /// [`Admission::arrive_shadow`].
@@ -70,7 +65,7 @@ impl Event {
     /// Makes the call.
     pub fn apply(&self, admission: &mut Admission, now: Mono, out: &mut Vec<Action>) -> Outcome {
         match *self {
-            Self::Peek { class, group } => Outcome::Peeked(admission.peek(now, class, group)),
+            Self::Peek(facts) => Outcome::Peeked(admission.peek(now, &facts)),
             Self::Arrive(facts) => Outcome::Arrived(admission.arrive(now, &facts, out)),
             Self::ArriveShadow(facts) => {
                 let (ticket, verdict) = admission.arrive_shadow(now, &facts);
@@ -100,9 +95,7 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Peek { class, group } => {
-                write!(f, "peek class={} group={}", class.name(), group.0)
-            }
+            Self::Peek(facts) => show_facts(f, "peek", facts),
             Self::Arrive(facts) => show_facts(f, "arrive", facts),
             Self::ArriveShadow(facts) => show_facts(f, "arrive_shadow", facts),
             Self::FirstByte(ticket) => write!(f, "first_byte {ticket}"),

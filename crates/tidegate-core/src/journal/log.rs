@@ -13,7 +13,7 @@ use crate::admission::Action;
 use crate::time::Mono;
 
 /// How a log begins; the last byte is the version of the format.
-pub const MAGIC: [u8; 8] = *b"tglog\r\n\x01";
+pub const MAGIC: [u8; 8] = *b"tglog\r\n\x02";
 
 /// Bytes that the last record of a log takes at most.
 pub const END_BYTES_MAX: usize = 10;

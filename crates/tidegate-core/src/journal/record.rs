@@ -23,7 +23,7 @@ const NO_DEADLINE: u8 = 0x10;
 
 pub(super) const fn kind_of(event: &Event) -> u8 {
     match event {
-        Event::Peek { .. } => 1,
+        Event::Peek(_) => 1,
         Event::Arrive(_) => 2,
         Event::ArriveShadow(_) => 3,
         Event::FirstByte(_) => 4,
@@ -36,11 +36,9 @@ pub(super) const fn kind_of(event: &Event) -> u8 {
 
 pub(super) fn put_event(out: &mut Vec<u8>, now: Mono, event: &Event) {
     match *event {
-        Event::Peek { class, group } => {
-            out.push(class.index() as u8);
-            put_u32(out, group.0.into());
+        Event::Peek(facts) | Event::Arrive(facts) | Event::ArriveShadow(facts) => {
+            put_facts(out, now, &facts);
         }
-        Event::Arrive(facts) | Event::ArriveShadow(facts) => put_facts(out, now, &facts),
         Event::FirstByte(ticket) | Event::Abandoned(ticket) | Event::Cancel(ticket) => {
             put_ticket(out, ticket);
         }
@@ -58,10 +56,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, now: Mono, event: &Event) {
 
 pub(super) fn event(cursor: &mut Cursor<'_>, now: Mono, kind: u8) -> Result<Event, Flaw> {
     Ok(match kind {
-        1 => Event::Peek {
-            class: class(cursor.byte()?)?,
-            group: GroupId(cursor.u16()?),
-        },
+        1 => Event::Peek(facts(cursor, now)?),
         2 => Event::Arrive(facts(cursor, now)?),
         3 => Event::ArriveShadow(facts(cursor, now)?),
         4 => Event::FirstByte(ticket(cursor)?),
@@ -212,7 +207,7 @@ pub(super) fn outcome(cursor: &mut Cursor<'_>, now: Mono, event: &Event) -> Resu
 const fn returns_nothing(event: &Event) -> bool {
     match event {
         Event::FirstByte(_) | Event::Abandoned(_) | Event::Done(..) | Event::Poll => true,
-        Event::Peek { .. } | Event::Arrive(_) | Event::ArriveShadow(_) | Event::Cancel(_) => false,
+        Event::Peek(_) | Event::Arrive(_) | Event::ArriveShadow(_) | Event::Cancel(_) => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::event::{Event, Outcome, Record, ShowAction};
 use super::header::Header;
 use crate::admission::{Action, Admission};
-use crate::facts::{Facts, GroupId};
+use crate::facts::GroupId;
 
 /// An admission like the one that wrote a log.
 pub struct Replay {
@@ -89,9 +89,9 @@ impl Replay {
     fn is_possible(&self, event: &Event) -> bool {
         let known = |group: GroupId| usize::from(group.0) < self.groups;
         match *event {
-            Event::Peek { group, .. }
-            | Event::Arrive(Facts { group, .. })
-            | Event::ArriveShadow(Facts { group, .. }) => known(group),
+            Event::Peek(facts) | Event::Arrive(facts) | Event::ArriveShadow(facts) => {
+                known(facts.group)
+            }
             Event::Done(ticket, _) => self.admission.is_inside(ticket),
             Event::FirstByte(_) | Event::Abandoned(_) | Event::Cancel(_) | Event::Poll => true,
         }

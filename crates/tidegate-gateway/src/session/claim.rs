@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use tidegate_core::facts::Class;
-use tidegate_core::session::Gone;
+use tidegate_core::session::{Gone, SlotTag};
 use tidegate_core::time::Mono;
 use tidegate_store::desk::{Desk, Visit};
 
@@ -80,6 +80,17 @@ impl<'r> Claim<'r> {
             claim.check();
         }
         Some(claim)
+    }
+
+    /// Whether the class can only be known by asking: there are cookies, and no ticket says so.
+    pub(crate) const fn has_unknown_class(&self) -> bool {
+        !self.plan.tickets && !self.jar.is_empty()
+    }
+
+    /// Where the session that the cookies name would be: the same for all requests of a visitor, and
+    /// given by us.
+    pub(crate) fn tag(&self) -> Option<SlotTag> {
+        self.tokens.iter().flatten().next().map(Token::tag)
     }
 
     /// The highest class that the cookies can earn, before anybody has been asked. With tickets it

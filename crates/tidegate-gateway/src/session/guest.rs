@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tidegate_core::facts::Class;
-use tidegate_core::session::{Name, SlotTag};
+use tidegate_core::session::Name;
 use tidegate_store::desk::{Desk, Seen};
 
 use crate::context::Thread;
@@ -69,18 +69,6 @@ impl Guest {
         };
         let principal = known.seen()?.session.head.principal.as_ref()?;
         Some(known.plan().class_of(principal.tier.as_ref()))
-    }
-
-    /// What tells this visitor from others, whatever their class: the part of the session that
-    /// stays when its id changes.
-    pub(crate) fn tag(&self) -> Option<SlotTag> {
-        match self {
-            Self::Known(known) => match &known.state {
-                State::Open { token, .. } => Some(token.tag()),
-                _ => None,
-            },
-            Self::Uninvolved | Self::New => None,
-        }
     }
 
     /// Whether the store that would have this visitor's session is away.

@@ -65,7 +65,7 @@ pub(crate) async fn exchange(
     let progress = request.body().progress();
 
     let sending = Sending::new(request);
-    let connection = match upstream.acquire(lane, slot.started()).await {
+    let connection = match upstream.acquire(lane, slot.sent()).await {
         Ok(connection) => connection,
         Err(failure) => return Err(slot_failed(slot, failure)),
     };

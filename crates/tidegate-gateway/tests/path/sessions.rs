@@ -224,6 +224,80 @@ async fn a_full_queue_looks_at_the_ticket_before_it_says_no() {
 }
 
 #[tokio::test]
+async fn whoever_is_not_served_has_not_been_asked_about() {
+    let app = App::open().await;
+    let mut full = plan(&app, 1);
+    full.apps[0].admission.queue_max = 2;
+    let site = Site::start_with(full, sessions());
+    let mut talk = Talk::begin(&site, &app).await;
+    let user = cookies(&talk.turn("", "tidegate-rotate: uid=7\r\n").await.1);
+    let line = cookie_line(&user);
+    let mut inside = site.client().await;
+    inside.get("/inside").await;
+    let mut call = app.call().await;
+    let asked = site.asked();
+
+    let (mut waits, mut leaves, mut late) = (
+        site.client().await,
+        site.client().await,
+        site.client().await,
+    );
+    waits.get_with("/waits", &line).await;
+    site.settles_at(1, 1).await;
+    leaves.get_with("/leaves", &line).await;
+    site.settles_at(1, 2).await;
+    late.get_with("/late", &line).await;
+    assert_eq!(
+        late.read().await.header("tidegate-reason"),
+        Some("queue_full")
+    );
+    drop(leaves);
+    site.settles_at(1, 1).await;
+    assert_eq!(site.asked(), asked);
+
+    call.write(answer("")).await;
+    let mut call = app.call().await;
+    assert!(call.head.contains("tidegate-uid: 7\r\n"), "{}", call.head);
+    call.write(answer("")).await;
+    assert_eq!(waits.read().await.status(), 200);
+    assert_eq!(site.asked(), asked + 1);
+}
+
+#[tokio::test]
+async fn a_ticket_whose_session_is_over_is_no_way_past_others() {
+    let app = App::open().await;
+    let site = Site::start_with(plan(&app, 1), sessions());
+    let mut talk = Talk::begin(&site, &app).await;
+    let user = cookies(&talk.turn("", "tidegate-rotate: uid=7\r\n").await.1);
+    talk.turn(&user, "tidegate-destroy: ?1\r\n").await;
+
+    let mut inside = site.client().await;
+    inside.get("/inside").await;
+    let mut call = app.call().await;
+    let (mut nobody, mut signed_out) = (site.client().await, site.client().await);
+    nobody.get("/nobody").await;
+    site.settles_at(1, 1).await;
+    signed_out
+        .get_with("/signed-out", &cookie_line(&user))
+        .await;
+    site.settles_at(1, 2).await;
+
+    for path in ["/nobody", "/signed-out"] {
+        call.write(answer("")).await;
+        call = app.call().await;
+        assert!(
+            call.head.starts_with(&format!("GET {path} ")),
+            "{}",
+            call.head
+        );
+    }
+    call.write(answer("")).await;
+    assert_eq!(nobody.read().await.status(), 200);
+    assert_eq!(signed_out.read().await.status(), 200);
+    site.settles_at(0, 0).await;
+}
+
+#[tokio::test]
 async fn commands_are_carried_out_though_the_client_leaves_inside_the_answer() {
     let app = App::open().await;
     let site = Site::start_with(with_cart(&app, 4), sessions());

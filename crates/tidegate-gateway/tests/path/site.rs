@@ -29,6 +29,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     gateway: Gateway,
+    desk: Option<Desk>,
 }
 
 /// A plan for one application with `workers` slots.
@@ -122,21 +123,29 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
 
 impl Site {
     pub(crate) fn start(plan: Plan) -> Self {
-        Self::of(Gateway::start(plan).unwrap())
+        Self::of(Gateway::start(plan).unwrap(), None)
     }
 
     /// The same with sessions, which are kept in this process and nowhere else.
     pub(crate) fn start_with(mut plan: Plan, sessions: SessionPlan) -> Self {
         plan.apps[0].sessions = Some(sessions);
         let desk = Desk::start(DeskPlan::default()).unwrap();
-        Self::of(Gateway::start_with(plan, Some(desk)).unwrap())
+        let gateway = Gateway::start_with(plan, Some(desk.clone())).unwrap();
+        Self::of(gateway, Some(desk))
     }
 
-    fn of(gateway: Gateway) -> Self {
+    fn of(gateway: Gateway, desk: Option<Desk>) -> Self {
         Self {
             address: gateway.address(),
             gateway,
+            desk,
         }
+    }
+
+    /// How many sessions have been asked for.
+    pub(crate) fn asked(&self) -> u64 {
+        let stats = self.desk.as_ref().expect("a site with sessions").stats();
+        stats.opened + stats.opened_gone
     }
 
     pub(crate) async fn client(&self) -> Client {
