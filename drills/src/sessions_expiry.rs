@@ -1,7 +1,7 @@
 //! Are the ends of sessions told: all of them, once, and soon.
 //!
-//! Many sessions end while twenty times as many live on, and the janitor that sees to it is killed
-//! in the middle. The usual way stands beside it: keys with a time to live, and the server's own
+//! Many sessions end while twenty times as many live on, and the process whose janitor sees to it is
+//! killed with -9 in the middle. The usual way stands beside it: keys with a time to live, and the server's own
 //! notifications when it drops them, which it does when it comes across them.
 
 use std::collections::HashMap;
@@ -10,10 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidegate_core::session::{Format, SessionId, Value};
 use tidegate_lab::peers::RedisServer;
 use tidegate_store::desk::{Backend, Desk, DeskPlan};
-use tidegate_store::{Background, Consumer, Janitor, Reason, SessionStore};
+use tidegate_store::redis::{Redis, Use};
+use tidegate_store::{Background, Consumer, Reason, SessionStore};
 
-use crate::harness::session_server::{LONG, PATIENT, SessionServer, id, name, plan, runtime};
-use crate::harness::{Args, Drill, Figure, Verdict};
+use crate::harness::session_server::{LONG, PATIENT, id, name, plan, runtime};
+use crate::harness::{Args, Drill, Figure, Fleet, SessionSettings, Verdict};
 
 /// This drill.
 pub(crate) const DRILL: Drill = Drill {
@@ -35,8 +36,8 @@ const SIGN_OUTS: u32 = 50;
 const LATE_MS_MAX: f64 = 2_000.0;
 /// "At once", for people.
 const SIGN_OUT_MS_MAX: f64 = 1_000.0;
-/// Events kept in each part of the stream.
-const KEPT: u32 = 10_000;
+/// Parts of the index of ends; a janitor holds each of them while it works on it.
+const PARTS: f64 = 64.0;
 /// Commands sent in one go while the server is filled.
 const PIPELINE: u32 = 1_000;
 /// Between two looks of a listener.
@@ -47,10 +48,10 @@ const CREATE: &str = include_str!("../../crates/tidegate-store/src/redis/scripts
 
 fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
-    let mut server = SessionServer::start()?;
+    let fleet = Fleet::start()?;
     let runtime = runtime()?;
 
-    let waits = runtime.block_on(sign_outs(&server))?;
+    let waits = runtime.block_on(sign_outs(&fleet))?;
     verdict.add(
         Figure::ms(
             "a sign-out is told, with its reason, after at most",
@@ -59,11 +60,10 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         .at_most(SIGN_OUT_MS_MAX),
     );
 
-    let stores = [server.gateway()?, server.gateway()?];
-    let mut raw = server.raw()?;
+    let mut raw = redis::Client::open(format!("redis://{}/", fleet.address()))?.get_connection()?;
     fill(&mut raw, LIVE, |_| LONG.idle.as_millis() as u64)?;
     verdict.say(format!("{LIVE} sessions live"));
-    let told = runtime.block_on(ends_told(&stores, &mut raw))?;
+    let told = runtime.block_on(ends_told(&fleet, &mut raw))?;
     let usual = usual_way(&verdict)?;
 
     let all = f64::from(ENDING);
@@ -96,9 +96,9 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 /// Milliseconds from each sign-out to its event.
-async fn sign_outs(server: &SessionServer) -> anyhow::Result<Vec<f64>> {
+async fn sign_outs(fleet: &Fleet) -> anyhow::Result<Vec<f64>> {
     let desk = Desk::start(DeskPlan {
-        backend: Backend::Redis(plan(server.server().address())),
+        backend: Backend::Redis(plan(fleet.address())),
         ..DeskPlan::default()
     })?;
     let listener = Consumer {
@@ -191,20 +191,20 @@ struct Told {
     wrong: u32,
 }
 
-async fn ends_told(
-    stores: &[SessionStore; 2],
-    raw: &mut redis::Connection,
-) -> anyhow::Result<Told> {
-    let threads = [Background::start()?, Background::start()?];
-    let janitor = |at: usize| Janitor::start(stores[at].clone(), at as u64 + 1, KEPT, &threads[at]);
-    // The first one has every part before the second comes.
-    let mut janitors = vec![janitor(0)];
+async fn ends_told(fleet: &Fleet, raw: &mut redis::Connection) -> anyhow::Result<Told> {
+    // The first node has every part before the second comes.
+    let mut first_node = Some(fleet.node("first", &SessionSettings::default())?);
     let begun = Instant::now();
-    while janitors[0].stats().held < 64 {
+    while let Some(node) = &first_node
+        && node.metrics()?.sum("tidegate_session_index_parts", &[]) < PARTS
+    {
         anyhow::ensure!(begun.elapsed() < AFTER, "the janitor does not get to work");
         tokio::time::sleep(LISTEN).await;
     }
-    janitors.push(janitor(1));
+    let _second_node = fleet.node("second", &SessionSettings::default())?;
+    let thread = Background::start()?;
+    let redis = Redis::start(&plan(fleet.address()), Use::Sessions, &thread);
+    let store = SessionStore::Redis(redis);
 
     let first = now_ms() + LEAD.as_millis() as u64;
     let each = SPREAD.as_millis() as u64;
@@ -218,13 +218,12 @@ async fn ends_told(
         group: name("listeners"),
         member: name(member),
     });
-    let mut killed = false;
     let mut told = Told {
         late_ms: Vec::new(),
         wrong: 0,
     };
     while told.late_ms.len() < ENDING as usize && now_ms() < last + AFTER.as_millis() as u64 {
-        for (member, store) in members.iter().zip(stores) {
+        for member in &members {
             let events = store
                 .events(member, 8_192, Duration::from_secs(60), PATIENT)
                 .await?;
@@ -239,10 +238,11 @@ async fn ends_told(
                 }
             }
         }
-        if !killed && now_ms() > first + each / 2 {
-            // The one that does all the work dies in the middle of it.
-            drop(janitors.remove(0));
-            killed = true;
+        if now_ms() > first + each / 2
+            && let Some(node) = first_node.take()
+        {
+            // The process whose janitor does all the work dies in the middle of it.
+            node.kill()?;
         }
         tokio::time::sleep(LISTEN).await;
     }
