@@ -5,6 +5,7 @@
 
 pub mod load;
 pub mod measure;
+pub mod patience;
 pub mod peers;
 pub mod report;
 pub mod scenario;
