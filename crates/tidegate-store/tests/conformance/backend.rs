@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use tidegate_core::session::{Fields, Version};
+use tidegate_lab::patience::until;
 use tidegate_lab::peers::{Cluster, ClusterSetup, RedisServer, SentinelSetup, Sentinels};
 use tidegate_store::embedded::{Embedded, EmbeddedPlan};
 use tidegate_store::redis::{Address, Arrangement, Credentials, Redis, RedisPlan, Use};
 use tidegate_store::{Background, SessionStore};
 
-use crate::world::{CALL, World, until};
+use crate::world::{CALL, World};
 
 /// A store and what it runs on.
 pub(crate) struct Backend {

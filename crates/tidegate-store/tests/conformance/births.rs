@@ -5,12 +5,11 @@ use std::time::Duration;
 use tidegate_core::session::{
     Created, Fields, Format, Gone, Lifetimes, Opened, Patched, Rotation, Value, Version,
 };
+use tidegate_lab::patience::until;
 use tidegate_store::{NewSession, Reason};
 
 use crate::Rule;
-use crate::world::{
-    CALL, LONG, World, applied, attribute, counter, name, principal, set, text, until,
-};
+use crate::world::{CALL, LONG, World, applied, attribute, counter, name, principal, set, text};
 
 pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
     let world = || world.clone();

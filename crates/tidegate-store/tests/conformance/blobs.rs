@@ -2,9 +2,10 @@
 
 use tidegate_core::session::{Rotation, SessionId};
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until;
 
 use crate::Rule;
-use crate::world::{CALL, LONG, World, until};
+use crate::world::{CALL, LONG, World};
 
 pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
     let world = || world.clone();

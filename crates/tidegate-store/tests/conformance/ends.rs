@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tidegate_core::session::{Rotation, SessionId, SlotTag};
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until;
 use tidegate_store::{Claimed, Consumer, Ended, Event, Fate, Position, Reason, bucket_of};
 
 use crate::Rule;
-use crate::world::{CALL, LONG, World, name, principal, until};
+use crate::world::{CALL, LONG, World, name, principal};
 
 /// More than rules ever tell.
 const KEPT: u32 = 100_000;

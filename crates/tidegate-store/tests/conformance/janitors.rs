@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tidegate_core::session::{Lifetimes, Rotation, SessionId, Uid};
+use tidegate_lab::patience::until;
 use tidegate_store::{Background, Consumer, Ended, Janitor, Reason};
 
 use crate::Rule;
-use crate::world::{CALL, LONG, World, name, principal, until};
+use crate::world::{CALL, LONG, World, name, principal};
 
 const KEPT: u32 = 10_000;
 /// Longer than the rules take.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tidegate_core::session::{Fields, Gone, Lifetimes, Opened, Patched, SessionId, Version};
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until;
 use tidegate_store::Fate;
 
 use crate::Rule;
-use crate::world::{CALL, LONG, World, add, principal, until};
+use crate::world::{CALL, LONG, World, add, principal};
 
 pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
     let world = || world.clone();

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tidegate_core::session::{Ceilings, Expect, Gone, Op, Patched, Version};
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until;
 use tidegate_store::Reason;
 
 use crate::Rule;
 use crate::world::{
     CALL, LONG, World, add, applied, attribute, counter, delete, name, raise, seq, set, set_if,
-    text, until,
+    text,
 };
 
 pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tidegate_core::session::{Gone, Lifetimes, Patched, Principal, Rotated, Rotation, SessionId};
+use tidegate_lab::patience::until;
 use tidegate_store::{Fate, Reason};
 
 use crate::Rule;
 use crate::world::{
-    CALL, LONG, World, add, applied, attribute, counter, name, principal, seq, set, until,
+    CALL, LONG, World, add, applied, attribute, counter, name, principal, seq, set,
 };
 
 pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tidegate_core::session::{Attribute, Format, Found, SessionId, Value, Version};
+use tidegate_lab::patience::until;
 
 use crate::Rule;
-use crate::world::{CALL, LONG, World, name, principal, text, until};
+use crate::world::{CALL, LONG, World, name, principal, text};
 
 const DAY: Duration = Duration::from_secs(86_400);
 

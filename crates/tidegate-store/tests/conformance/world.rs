@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_core::session::{
     Attribute, Ceilings, Created, Expect, Fields, Format, Found, Gone, Head, Lifetimes, Name, Op,
@@ -13,10 +13,6 @@ use tidegate_store::{Call, NewSession, SessionStore};
 
 /// Long enough for any machine; what is to be fast is shown by drills.
 pub(crate) const CALL: Call = Call::within(Duration::from_secs(10));
-/// Longest wait for something to come about.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two looks.
-pub(crate) const LOOK: Duration = Duration::from_millis(10);
 /// Lifetimes that no rule lives to see the end of.
 pub(crate) const LONG: Lifetimes = Lifetimes {
     idle: Duration::from_secs(1_800),
@@ -136,18 +132,6 @@ impl World {
             Created::Created { now, .. } => now,
             Created::Taken => panic!("a fresh id is taken"),
         }
-    }
-}
-
-/// Waits until `look` is satisfied, and looks again and again.
-pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
-        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::session::{Durability, OnShort, Patched, Replication, SessionId, Wait};
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until_so;
 use tidegate_lab::peers::{Cluster, ClusterSetup, SentinelSetup, Sentinels, Toward};
 use tidegate_store::StoreError;
 use tidegate_store::redis::{Arrangement, Credentials};
@@ -69,11 +70,10 @@ async fn a_primary_that_is_demoted_is_left_though_it_answers() {
     let new = servers.wait_for_failover(0, WITHIN).unwrap();
 
     let wanted = Some(named(servers.servers()[new].address()));
-    let end = std::time::Instant::now() + WITHIN;
-    while store.redis.stats().shards[0].primary != wanted {
-        assert!(std::time::Instant::now() < end);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_so("the old primary is left", || {
+        store.redis.stats().shards[0].primary == wanted
+    })
+    .await;
     store.wait_until_back(&id).await;
     store.hit(&id, 1, Durability::REDO).await.unwrap();
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::session::{Durability, Expect, Format, Name, Opened, Patched, Value};
+use tidegate_lab::patience::until;
 use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
 use tidegate_store::StoreError;
 
-use crate::store::{PATIENT, Store, WITHIN, fresh_id};
+use crate::store::{PATIENT, Store, fresh_id};
 
 /// What a loaded machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(2);
@@ -231,12 +232,15 @@ async fn a_server_that_takes_no_writes_is_away_until_it_does() {
         };
 
         server.ask(&words(refuse)).unwrap();
-        let end = std::time::Instant::now() + WITHIN;
-        while !store.sessions.is_away(&id) {
-            assert!(std::time::Instant::now() < end);
+        until("the store is known to be away", async || {
+            if store.sessions.is_away(&id) {
+                return Some(());
+            }
             let hit = store.hit(&id, 1, Durability::ASYNC).await;
             assert!(hit.is_err(), "{hit:?}");
-        }
+            None
+        })
+        .await;
         server.ask(&words(take)).unwrap();
         store.wait_until_back(&id).await;
 

@@ -8,10 +8,11 @@ use tidegate_core::session::{
     Attribute, Ceilings, Created, Durability, Expect, Fields, Format, Lifetimes, Name, Op, OpSeq,
     Opened, Patched, SessionId, SlotTag, Value, Version, Writer,
 };
+use tidegate_lab::patience::{until, until_so};
 use tidegate_store::redis::{Address, Arrangement, Redis, RedisPlan, Use};
 use tidegate_store::{Acked, Background, Call, NewSession, SessionStore, StoreError};
 
-/// Longest wait for anything to come about.
+/// Longest wait for a failover.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 /// An operation's time where a loaded machine is not to be mistaken for a fault.
 pub(crate) const PATIENT: Duration = Duration::from_millis(250);
@@ -143,23 +144,15 @@ impl Store {
 
     /// Waits until the session's shard answers again.
     pub(crate) async fn wait_until_back(&self, id: &SessionId) {
-        let end = Instant::now() + WITHIN;
-        while self.hits(id).await.is_err() {
-            assert!(Instant::now() < end, "the store does not come back");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        until("the store is back", async || self.hits(id).await.ok()).await;
     }
 
     /// Waits until the session's shard is known to be away.
     pub(crate) async fn wait_until_away(&self, id: &SessionId) {
-        let end = Instant::now() + WITHIN;
-        while !self.sessions.is_away(id) {
-            assert!(
-                Instant::now() < end,
-                "nobody notices that the store is away"
-            );
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        until_so("the store is known to be away", || {
+            self.sessions.is_away(id)
+        })
+        .await;
     }
 }
 

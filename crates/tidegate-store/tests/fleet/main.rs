@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::session::Name;
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until;
 use tidegate_lab::peers::RedisServer;
 use tidegate_store::embedded::{Clock, Embedded, EmbeddedPlan};
 use tidegate_store::redis::{Address, Arrangement, Redis, RedisPlan, Use};
@@ -20,8 +21,6 @@ const CALL: Call = Call::within(Duration::from_secs(5));
 const LONG: Duration = Duration::from_secs(60);
 /// A lease that is soon over.
 const SHORT: Duration = Duration::from_millis(50);
-/// Longest wait for anything to come about.
-const WITHIN: Duration = Duration::from_secs(30);
 
 struct InRedis {
     fleet: Fleet,
@@ -78,14 +77,10 @@ async fn lead(fleet: &Fleet, lease: &str, node: &Node, span: Duration) -> Result
 
 /// Takes a lease as soon as it is to be had.
 async fn lead_at_last(fleet: &Fleet, lease: &str, node: &Node) -> Held {
-    let end = Instant::now() + WITHIN;
-    loop {
-        match lead(fleet, lease, node, LONG).await {
-            Ok(held) => return held,
-            Err(holder) => assert!(Instant::now() < end, "{holder:?} still has it"),
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until("nobody else has the lease", async || {
+        lead(fleet, lease, node, LONG).await.ok()
+    })
+    .await
 }
 
 async fn members_come_and_go(fleet: &Fleet) {
@@ -104,11 +99,10 @@ async fn members_come_and_go(fleet: &Fleet) {
     assert_eq!(names(fleet).await, ["a.1"]);
 
     fleet.enrol(&node("c", 1), SHORT, CALL).await.unwrap();
-    let end = Instant::now() + WITHIN;
-    while names(fleet).await != ["a.1"] {
-        assert!(Instant::now() < end, "the dead are still there");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until("the dead are gone", async || {
+        (names(fleet).await == ["a.1"]).then_some(())
+    })
+    .await;
     // Late, but nobody has come in its place.
     let late = fleet.renew(&node("c", 1), LONG, CALL).await.unwrap();
     assert!(matches!(late, Enrolled::Member { .. }));
@@ -176,15 +170,11 @@ async fn who_takes_a_lease_again_after_it_was_over_has_a_new_fence(fleet: &Fleet
     let holder = node("slow", 1);
     let old = lead(fleet, "slow", &holder, Duration::ZERO).await.unwrap();
 
-    let end = Instant::now() + WITHIN;
-    while lead(fleet, "slow", &holder, Duration::ZERO)
-        .await
-        .unwrap()
-        .fence
-        == old.fence
-    {
-        assert!(Instant::now() < end, "it is never over");
-    }
+    until("it is over", async || {
+        let held = lead(fleet, "slow", &holder, Duration::ZERO).await.unwrap();
+        (held.fence > old.fence).then_some(())
+    })
+    .await;
 }
 
 async fn all_rules(fleet: &Fleet) {

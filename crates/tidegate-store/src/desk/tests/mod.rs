@@ -17,6 +17,7 @@ use tidegate_core::session::{
     Durability, Expect, Fields, Format, Name, Op, SessionId, SlotTag, Uid, Value, WriteClass,
 };
 use tidegate_core::time::Wall;
+use tidegate_lab::patience::until;
 use tidegate_lab::peers::RedisServer;
 
 use super::{Desk, DeskPatched, DeskPlan, Patch, Seen, SignIn, Visit};
@@ -103,11 +104,10 @@ impl Fleet {
 
     async fn wait_until_ready(&self) {
         let uid = Uid::new("nobody").unwrap();
-        let start = Instant::now();
-        while self.store.epoch(&uid, Call::within(BUDGET)).await.is_err() {
-            assert!(start.elapsed() < BUDGET, "the store does not answer");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until("the store answers", async || {
+            self.store.epoch(&uid, Call::within(BUDGET)).await.ok()
+        })
+        .await;
     }
 }
 

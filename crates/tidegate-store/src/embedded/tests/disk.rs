@@ -1,7 +1,8 @@
 //! What is in the file when a process dies, its disk fills, or the file is not what it was.
 
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+
+use tidegate_lab::patience::{until, until_so};
 
 use super::*;
 
@@ -19,6 +20,16 @@ async fn a_write_that_waits_is_in_the_file_when_it_is_acknowledged() {
     fs::copy(folder.file(), copy.file()).unwrap();
     let restarted = at(&copy.0);
     assert!(show(&restarted, 1).await.is_ok());
+}
+
+/// A process that is killed when it is dropped, also by a test that fails.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Run in a process of its own by the test below.
@@ -61,7 +72,7 @@ async fn after_kill_9_every_acknowledged_write_that_waited_is_there() {
     let mut least = 0;
     for _ in 0..3 {
         let _ = fs::remove_file(&acknowledged);
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
                 "embedded::tests::disk::writes_until_it_is_killed",
@@ -69,18 +80,16 @@ async fn after_kill_9_every_acknowledged_write_that_waited_is_there() {
             .env("TIDEGATE_EMBEDDED_CHILD", &folder.0)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let began = Instant::now();
-        let mut seen = 0;
-        while seen < 64 && began.elapsed() < Duration::from_secs(30) {
-            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            .spawn();
+        let mut child = Killed(child.unwrap());
+        until_so("a few writes are acknowledged", || {
+            let ended = child.0.try_wait().unwrap();
+            assert!(ended.is_none(), "it ended by itself");
             let text = fs::read_to_string(&acknowledged).unwrap_or_default();
-            seen = text.parse().unwrap_or(0);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
+            text.parse::<i64>().is_ok_and(|seen| seen >= 64)
+        })
+        .await;
+        drop(child);
         let text = fs::read_to_string(&acknowledged).unwrap();
         least += text.parse::<i64>().unwrap();
 
@@ -101,15 +110,19 @@ async fn fills_its_disk() {
     let store = at(Path::new(&folder));
     store.create(&session(0), DURABLE).await.unwrap();
     let mut number = 0;
-    while !store.stats().failing {
-        number += 1;
-        let mut large = session(number);
-        large
-            .attributes
-            .push((name("large"), text(&"x".repeat(4000))));
-        store.create(&large, CALL).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until("the disk is full", async || {
+        // Not many at a time: what waits for the disk is in memory.
+        for _ in 0..4 {
+            number += 1;
+            let mut large = session(number);
+            large
+                .attributes
+                .push((name("large"), text(&"x".repeat(4000))));
+            store.create(&large, CALL).await.unwrap();
+        }
+        store.stats().failing.then_some(())
+    })
+    .await;
 
     let brief = Call {
         wait: Some(Wait {

@@ -6,12 +6,12 @@ use super::*;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use tidegate_core::session::{
     Ceilings, Created, Expect, Fields, Format, Found, Gone, Lifetimes, Name, OnShort, Op, OpSeq,
     Opened, Patched, Principal, Rotation, SessionId, SlotTag, Uid, Value, Version, Wait, Writer,
 };
+use tidegate_lab::patience::until_so;
 
 use crate::ends::{Claimed, Consumer, Ended, Fate, Reason, bucket_of};
 use crate::sessions::NewSession;
@@ -305,11 +305,7 @@ async fn what_is_over_goes_and_is_told_for_a_while() {
     assert_eq!(show(&store, 2).await, Err(Gone::Missing));
 
     hand.forward(Duration::from_millis(state::KEPT_MS));
-    let began = Instant::now();
-    while store.stats().sessions > 0 && began.elapsed() < Duration::from_secs(20) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(store.stats().sessions, 0);
+    until_so("what is over is forgotten", || store.stats().sessions == 0).await;
     assert_eq!(store.fate(&id(1), CALL).await, Ok(Fate::Missing));
     assert!(store.stats().bytes < full);
     assert_eq!(store.stats().bytes, 0);
