@@ -26,6 +26,6 @@ pub use ends::{
 };
 pub use error::StoreError;
 pub use janitor::{Janitor, JanitorStats};
-pub use lease::{Fence, Held, LEASE_MAX, Taken};
+pub use lease::{Fence, Held, LEASE_MAX, STORE_GRAIN, Taken};
 pub use members::{Enrolled, Fleet, MEMBER_LEASE_MAX, MEMBERS_MAX, Member, Node};
 pub use sessions::{NewSession, SessionStore, SignedOut};
