@@ -1,7 +1,8 @@
 //! A desk whose way to the store breaks, beside one that still reaches it.
 
 use tidegate_core::session::{Gone, MergePolicy, Op};
-use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
+use tidegate_lab::patience::until_so;
+use tidegate_lab::peers::{FaultProxy, RedisServer, Reply, Toward};
 
 use super::*;
 use crate::Reason;
@@ -9,8 +10,6 @@ use crate::desk::{AttributePlan, Attributes, Standing};
 
 /// Long enough for a quick server on a busy machine, short enough to wait for.
 const OPERATION: Duration = Duration::from_millis(150);
-/// How long healing may take, however busy the machine is.
-const HEALED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Two desks on one server: one behind a proxy, one beside it.
 struct Split {
@@ -52,24 +51,42 @@ impl Split {
     }
 
     async fn wait_until_healed(&self) {
-        let start = Instant::now();
-        loop {
+        until_so("the store knows what has happened here", || {
             let stats = self.here.stats();
-            if stats.away_sessions + stats.away_endings == 0 {
-                return;
-            }
-            assert!(start.elapsed() < HEALED_WITHIN, "{stats:?}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+            stats.away_sessions + stats.away_endings == 0
+        })
+        .await;
+    }
+
+    /// The store's clock, which says when a write there was made.
+    fn store_time(&self) -> Wall {
+        let time = self.server.ask(&["TIME"]).unwrap();
+        let Reply::Array(parts) = &time else {
+            panic!("{time:?}")
+        };
+        let [Reply::Text(seconds), Reply::Text(micros)] = &parts[..] else {
+            panic!("{time:?}")
+        };
+        let (seconds, micros): (u64, u64) = (seconds.parse().unwrap(), micros.parse().unwrap());
+        Wall::from_micros(seconds * 1_000_000 + micros)
+    }
+
+    /// Waits until a write on either side is later than all there were so far, on both sides. When
+    /// one was made here is what this desk takes the store's clock for, and that may lag.
+    async fn later(&self) {
+        let so_far = self.store_time().max(self.here.now());
+        until_so("both clocks are past it", || {
+            so_far < self.store_time() && so_far < self.here.now()
+        })
+        .await;
     }
 
     async fn wait_until_ready(&self) {
         for desk in [&self.here, &self.there] {
-            let start = Instant::now();
-            while desk.sessions_of(&uid("nobody"), BUDGET).await.is_err() {
-                assert!(start.elapsed() < BUDGET, "the store does not answer");
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            until("the store answers", async || {
+                desk.sessions_of(&uid("nobody"), BUDGET).await.ok()
+            })
+            .await;
         }
     }
 }
@@ -113,15 +130,14 @@ async fn shown(desk: &Desk, id: &SessionId) -> Seen {
 
 /// What the store says of a session, once it is asked again.
 async fn live(desk: &Desk, id: &SessionId) -> Result<Seen, Gone> {
-    let start = Instant::now();
-    loop {
+    until("the store is asked again", async || {
         match open(desk, id).await {
-            Visit::Open(seen) if !seen.standing.is_degraded() => return Ok(seen),
-            Visit::Gone(gone) => return Err(gone),
-            other => assert!(start.elapsed() < HEALED_WITHIN, "{other:?}"),
+            Visit::Open(seen) if !seen.standing.is_degraded() => Some(Ok(seen)),
+            Visit::Gone(gone) => Some(Err(gone)),
+            _ => None,
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    })
+    .await
 }
 
 fn counted(seen: &Seen, key: &str) -> Option<i64> {
@@ -140,14 +156,13 @@ fn every_write_made_on_either_side_is_there_by_the_merge_table() {
 
         split.part();
         patch(here, &id, set("later-there", text("here"))).await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        split.later().await;
         patch(there, &id, set("later-there", text("there"))).await;
         patch(there, &id, set("later-here", text("there"))).await;
-        // So much later that it is later by both sides' clocks.
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        split.later().await;
         patch(here, &id, set("later-here", text("here"))).await;
         patch(here, &id, set("cart", json("[1,2]"))).await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        split.later().await;
         patch(there, &id, set("cart", json("[1,3]"))).await;
         patch(there, &id, set("role", text("buyer"))).await;
         patch(here, &id, set("role", text("admin"))).await;
@@ -308,10 +323,10 @@ fn a_sign_out_everywhere_bites_here_at_once_and_there_after() {
         split.meet().await;
         here.close(BUDGET).await;
 
-        let start = Instant::now();
-        while !matches!(open(there, &theirs).await, Visit::Gone(_)) {
-            assert!(start.elapsed() < BUDGET, "it is still there");
-        }
+        until("their session is over", async || {
+            matches!(open(there, &theirs).await, Visit::Gone(_)).then_some(())
+        })
+        .await;
         for desk in [here, there] {
             for id in [&ours, &theirs] {
                 assert!(live(desk, id).await.is_err());
@@ -344,8 +359,9 @@ fn a_sign_out_everywhere_there_ends_what_signed_in_here_if_nobody_knows_which_wa
 
 #[test]
 fn what_was_in_use_here_outlives_an_outage_longer_than_its_idle_time() {
+    let idle = Duration::from_millis(1_500);
     let mut plan = impatient();
-    plan.lives.anonymous.idle = Duration::from_millis(1_500);
+    plan.lives.anonymous.idle = idle;
     split(&plan, async |split| {
         let (here, there) = (&split.here, &split.there);
         let used = create(here, &[("cart", "a")]).await.id;
@@ -353,18 +369,18 @@ fn what_was_in_use_here_outlives_an_outage_longer_than_its_idle_time() {
         see(here, &used).await;
 
         split.part();
-        let start = Instant::now();
-        let mut healing = false;
-        while !healing || see(here, &used).await.standing.is_degraded() {
-            let over = start.elapsed() > Duration::from_secs(3);
-            if over && !healing {
-                split.proxy.heal();
-                healing = true;
-            }
+        let parted = split.store_time();
+        until("both are over for the store", async || {
             see(here, &used).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            assert!(start.elapsed() < HEALED_WITHIN);
-        }
+            (split.store_time().since(parted) > idle).then_some(())
+        })
+        .await;
+        split.proxy.heal();
+        until("the one in use goes on there", async || {
+            let seen = see(here, &used).await;
+            (!seen.standing.is_degraded()).then_some(())
+        })
+        .await;
 
         let seen = see(there, &used).await;
         assert_eq!(value_of(&seen, "cart").as_deref(), Some("a"));
@@ -439,10 +455,17 @@ fn healing_keeps_to_its_pace() {
         };
         let before = calls();
         split.proxy.heal();
-        while here.stats().away_sessions == SESSIONS as u64 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let start = Instant::now();
+        // The last moment at which the store had not been told of any.
+        let mut start = Instant::now();
+        until_so("healing begins", || {
+            let looked = Instant::now();
+            let begins = here.stats().away_sessions < SESSIONS as u64;
+            if !begins {
+                start = looked;
+            }
+            begins
+        })
+        .await;
         split.wait_until_healed().await;
 
         let per_second = (calls() - before) as f64 / start.elapsed().as_secs_f64();
@@ -468,11 +491,10 @@ fn a_sign_in_meanwhile_takes_up_afterwards_what_its_user_left_behind() {
         patch(here, &signed_in, set("cart", json("[2]"))).await;
         split.meet().await;
 
-        let start = Instant::now();
-        let mut cart = None;
-        while cart.as_deref() != Some("[1,2]") && cart.as_deref() != Some("[2,1]") {
-            cart = value_of(&live(there, &signed_in).await.unwrap(), "cart");
-            assert!(start.elapsed() < HEALED_WITHIN, "{cart:?}");
-        }
+        until("both carts are one", async || {
+            let cart = value_of(&live(there, &signed_in).await.unwrap(), "cart")?;
+            ["[1,2]", "[2,1]"].contains(&&cart[..]).then_some(())
+        })
+        .await;
     });
 }
