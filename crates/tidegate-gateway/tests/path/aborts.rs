@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -6,6 +7,7 @@ use tidegate_core::rng::Rng;
 use tidegate_gateway::plan::OnClientGone;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use crate::site::{Site, plan_for};
 use crate::within;
@@ -13,6 +15,8 @@ use crate::within;
 const WORKERS: u32 = 4;
 const VISITORS: u64 = 16;
 const REQUESTS_EACH: u32 = 60;
+/// Whoever leaves on the way leaves after fewer requests than this have begun in the meantime.
+const BEGUN_MEANWHILE_MAX: u64 = 16;
 
 /// An application with blocking workers: whatever it has begun, it finishes. Half of its answers
 /// are small, half are in chunks and larger than what is read at once.
@@ -20,6 +24,8 @@ struct Shop {
     listener: TcpListener,
     inside: AtomicU32,
     inside_most: AtomicU32,
+    /// How many requests have begun.
+    begun: watch::Sender<u64>,
 }
 
 impl Shop {
@@ -55,6 +61,7 @@ impl Shop {
 
             let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
             self.inside_most.fetch_max(inside, Ordering::SeqCst);
+            self.begun.send_modify(|begun| *begun += 1);
             tokio::time::sleep(Duration::from_millis(2)).await;
             let mut answer = Vec::new();
             if head.contains("/large") {
@@ -79,7 +86,7 @@ impl Shop {
 }
 
 /// One visit that ends wherever chance will have it.
-async fn visit(address: std::net::SocketAddr, rng: &mut Rng) {
+async fn visit(address: SocketAddr, rng: &mut Rng, begun: &mut watch::Receiver<u64>) {
     let mut stream = within(TcpStream::connect(address)).await.unwrap();
     let path = if rng.below(2) == 0 {
         "/small"
@@ -110,8 +117,14 @@ async fn visit(address: std::net::SocketAddr, rng: &mut Rng) {
     match phase {
         // Gone at once, with or without half of the request sent.
         0 | 1 => {}
-        // Gone somewhere on the way.
-        2 => tokio::time::sleep(Duration::from_micros(rng.below(6_000))).await,
+        // Gone somewhere on the way: while it waits, while it is inside, or when its answer comes.
+        2 => {
+            let leaves_at = *begun.borrow() + rng.below(BEGUN_MEANWHILE_MAX);
+            tokio::select! {
+                is_time = begun.wait_for(|begun| *begun >= leaves_at) => drop(is_time.unwrap()),
+                answer = within(stream.readable()) => answer.unwrap(),
+            }
+        }
         // Gone inside the answer.
         3 | 4 => {
             let mut some = vec![0; 1 + rng.below(100_000) as usize];
@@ -140,6 +153,7 @@ async fn run(on_client_gone: OnClientGone, threads: usize) -> u32 {
         listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
         inside: AtomicU32::new(0),
         inside_most: AtomicU32::new(0),
+        begun: watch::Sender::new(0),
     });
     let mut plan = plan_for(shop.listener.local_addr().unwrap(), WORKERS);
     plan.threads = threads.try_into().unwrap();
@@ -152,10 +166,11 @@ async fn run(on_client_gone: OnClientGone, threads: usize) -> u32 {
     let visitors: Vec<_> = (0..VISITORS)
         .map(|seed| {
             let address = site.address;
+            let mut begun = shop.begun.subscribe();
             tokio::spawn(async move {
                 let mut rng = Rng::new(seed);
                 for _ in 0..REQUESTS_EACH {
-                    visit(address, &mut rng).await;
+                    visit(address, &mut rng, &mut begun).await;
                 }
             })
         })
