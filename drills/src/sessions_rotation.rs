@@ -76,7 +76,14 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         .exactly(0.0)
         .beside("PHP, of 1", f64::from(php.attributes)),
     );
-    let pairs = runtime()?.block_on(parallel(&targets, &mut secrets))?;
+    let (pairs, empty) = runtime()?.block_on(parallel(&targets, &mut secrets))?;
+    verdict.add(
+        Figure::count(
+            format!("{ROUNDS} pairs of sign-ins at once: browsers without the cart"),
+            f64::from(empty),
+        )
+        .exactly(0.0),
+    );
     add_orphans(&mut verdict, &mut store, &pairs)?;
     Fleet::ensure_never_away(&nodes)?;
     let heard = monitor.stop()?;
@@ -201,8 +208,12 @@ async fn planted(
 /// A pair of sign-ins with one old id: the user, and the sessions that the two browsers have.
 type Pair = (String, [String; 2]);
 
-async fn parallel(targets: &[SocketAddr], secrets: &mut Secrets) -> anyhow::Result<Vec<Pair>> {
-    let mut pairs = Vec::new();
+/// The pairs, and how many of their sessions lack the cart.
+async fn parallel(
+    targets: &[SocketAddr],
+    secrets: &mut Secrets,
+) -> anyhow::Result<(Vec<Pair>, u32)> {
+    let (mut pairs, mut empty) = (Vec::new(), 0);
     for round in 0..ROUNDS {
         let name = format!("twice-{round}");
         let home = targets[round as usize % targets.len()];
@@ -226,12 +237,13 @@ async fn parallel(targets: &[SocketAddr], secrets: &mut Secrets) -> anyhow::Resu
                 known.uid.as_ref() == Some(&name),
                 "of two sign-ins one did not succeed"
             );
+            empty += u32::from(!known.cart().contains(&4));
             sessions.push(known.session.context("a session without a name")?);
         }
         let sessions = sessions.try_into().ok().context("two sessions")?;
         pairs.push((name, sessions));
     }
-    Ok(pairs)
+    Ok((pairs, empty))
 }
 
 /// Sessions of these users in the store, and in their indexes, that no browser has.

@@ -167,7 +167,7 @@ impl<'r> Claim<'r> {
                 Visit::Away => return (State::Away { token }, Outcome::Away, moved),
                 // Another cookie may still lead somewhere, but not to be told that this one is over.
                 Visit::Gone(Gone::Replaced) => {
-                    (state, outcome) = (State::Replaced, Outcome::Replaced);
+                    (state, outcome) = (State::Replaced { token }, Outcome::Replaced);
                 }
                 Visit::Gone(gone) if outcome == Outcome::Invalid => outcome = Outcome::from(&gone),
                 Visit::Gone(_) => {}

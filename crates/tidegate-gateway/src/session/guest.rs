@@ -48,7 +48,10 @@ pub(crate) enum State {
     /// The store is away and nothing here knows of it.
     Away { token: Token },
     /// A sign-in has replaced it, and the browser has or gets a new cookie by that answer.
-    Replaced,
+    Replaced {
+        /// The token that was good for it.
+        token: Token,
+    },
     /// There is none any more.
     Dead,
 }
@@ -80,7 +83,7 @@ impl Guest {
             Self::Known(known) => match &known.state {
                 State::Open { seen, .. } => seen.standing.is_degraded(),
                 State::Away { .. } => true,
-                State::Replaced | State::Dead => false,
+                State::Replaced { .. } | State::Dead => false,
             },
         }
     }
@@ -101,7 +104,7 @@ impl Guest {
                 }
             }
             State::Away { .. } => Said::Degraded.tell(headers),
-            State::Replaced | State::Dead => Said::New.tell(headers),
+            State::Replaced { .. } | State::Dead => Said::New.tell(headers),
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Work {
     desk: Desk,
     /// The session now; `None` when there is none.
     current: Option<Current>,
+    /// The token of the session that somebody signed in with before this request was there.
+    replaced: Option<Token>,
     /// Whether something was written that other gateways do not see yet.
     wrote_here: bool,
     /// What has changed of what the ticket says.
@@ -60,12 +62,17 @@ impl Work {
         let current = match &known.state {
             State::Open { token, seen } => Some(current(token, Some(seen.clone()))),
             State::Away { token } => Some(current(token, None)),
-            State::Replaced | State::Dead => None,
+            State::Replaced { .. } | State::Dead => None,
+        };
+        let replaced = match &known.state {
+            State::Replaced { token } => Some(*token),
+            State::Open { .. } | State::Away { .. } | State::Dead => None,
         };
         Self {
             desk: known.desk().clone(),
             known,
             current,
+            replaced,
             wrote_here: false,
             ticket_changes: Vec::new(),
             unstored: false,
@@ -149,6 +156,8 @@ impl Work {
     }
 
     async fn destroy(&mut self) {
+        // A sign-in after this begins anew, whatever came before.
+        self.replaced = None;
         let Some(current) = &self.current else {
             return;
         };
@@ -164,7 +173,10 @@ impl Work {
     }
 
     async fn sign_in(&mut self, rotate: &Rotate) {
-        let old = self.current.as_ref().map(|current| current.token);
+        // Of two clicks the second comes with an id that is dead by then. The desk knows what that
+        // is still worth to the same user.
+        let current = self.current.as_ref().map(|current| current.token);
+        let old = current.or(self.replaced);
         let mut result = Err(DeskError::Taken);
         for _ in 0..DRAWS_MAX {
             let token = old.map_or_else(Token::draw, |old| Token::draw_on(old.tag()));
@@ -174,7 +186,9 @@ impl Work {
                 uid: rotate.uid.clone(),
                 tier: rotate.tier.clone(),
             };
-            match self.desk.sign_in(sign_in, SIGN_BUDGET).await {
+            let ticket = self.ticket_of(sign_in.old);
+            let signed_in = self.desk.sign_in_with(sign_in, ticket, SIGN_BUDGET).await;
+            match signed_in {
                 Err(DeskError::Taken) => {}
                 Ok(seen) => {
                     result = Ok(());
@@ -196,7 +210,7 @@ impl Work {
     }
 
     async fn change(&mut self, changes: &[Change]) {
-        if matches!(self.known.state, State::Replaced) && self.current.is_none() {
+        if matches!(self.known.state, State::Replaced { .. }) && self.current.is_none() {
             // A session of its own would put its cookie over the one that the sign-in has set.
             return self.drop_for(Dropped::Replaced);
         }
@@ -222,11 +236,16 @@ impl Work {
     }
 
     async fn patch(&self, id: &SessionId, ops: Vec<Op>) -> Result<DeskPatched, DeskError> {
+        let patch = Patch::of(ops);
+        let ticket = self.ticket_of(Some(*id));
+        self.desk.patch(id, ticket, patch, CHANGE_BUDGET).await
+    }
+
+    /// The visitor's ticket, if it is that of `id`.
+    fn ticket_of(&self, id: Option<SessionId>) -> Option<&Ticket> {
         let issued = self.known.issued.as_ref();
         let ticket = issued.map(|issued| &issued.ticket);
-        let ticket = ticket.filter(|ticket| ticket.id == *id);
-        let patch = Patch::of(ops);
-        self.desk.patch(id, ticket, patch, CHANGE_BUDGET).await
+        ticket.filter(|ticket| Some(ticket.id) == id)
     }
 
     fn patched(&mut self, patched: Result<DeskPatched, DeskError>, ops: &[Op]) {
@@ -415,7 +434,7 @@ impl Work {
         match &self.current {
             Some(current) => self.go_on(current, &mut cookies),
             // Whoever has signed in meanwhile has a newer cookie, and keeps it.
-            None if matches!(self.known.state, State::Replaced) => {}
+            None if matches!(self.known.state, State::Replaced { .. }) => {}
             None => self.clear(&mut cookies),
         }
         cookies

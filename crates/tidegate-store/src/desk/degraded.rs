@@ -1,6 +1,6 @@
 //! Going on without the store.
 
-use tidegate_core::session::{Fields, Gone, Op, OpSeq, Principal, SessionId};
+use tidegate_core::session::{Fields, Op, OpSeq, Principal, SessionId};
 
 use super::Shared;
 use super::away::Known;
@@ -36,8 +36,8 @@ impl Shared {
         ticket: Option<&Ticket>,
         fields: &Fields,
     ) -> Visit {
-        if self.dead.has(id) {
-            return self.gone(Gone::Destroyed);
+        if let Some(gone) = self.dead.gone(id) {
+            return self.gone(gone);
         }
         let visit = self.away.open(&self.known(id, ticket), fields);
         self.counters.add(match &visit {
@@ -55,8 +55,8 @@ impl Shared {
         ops: Vec<Op>,
         seq: OpSeq,
     ) -> Result<DeskPatched, DeskError> {
-        if self.dead.has(id) {
-            return Ok(DeskPatched::Gone(Gone::Destroyed));
+        if let Some(gone) = self.dead.gone(id) {
+            return Ok(DeskPatched::Gone(gone));
         }
         let patched = self.away.patch(&self.known(id, ticket), ops, seq)?;
         if let DeskPatched::Applied { .. } = &patched {

@@ -18,6 +18,7 @@ mod errands;
 mod error;
 mod events;
 mod flights;
+mod heirs;
 mod l1;
 mod large;
 mod opened;
@@ -210,9 +211,22 @@ impl Desk {
 
     /// Gives a user a session under a fresh id; the old id is dead for everybody from then on.
     /// What is on the carry list comes along from the old session, and what the user left behind
-    /// in their last session is taken up. [`DeskError::Taken`] asks for another new id.
+    /// in their last session is taken up. When the same user has signed in with the old id a moment
+    /// ago (within [`Tombstones::privilege`]), what came along then comes along again.
+    /// [`DeskError::Taken`] asks for another new id.
     pub async fn sign_in(&self, sign_in: SignIn, budget: Duration) -> Result<Seen, DeskError> {
-        self.shared.sign_in(sign_in, budget).await
+        self.shared.sign_in(sign_in, None, budget).await
+    }
+
+    /// [`Self::sign_in`] of a visitor with a `ticket` of the old session: with the store away, and no
+    /// local copy, what the ticket has of the carry list comes along.
+    pub async fn sign_in_with(
+        &self,
+        sign_in: SignIn,
+        ticket: Option<&Ticket>,
+        budget: Duration,
+    ) -> Result<Seen, DeskError> {
+        self.shared.sign_in(sign_in, ticket, budget).await
     }
 
     /// Gives a session another id as a habit, on the same slot tag; for a while the old id leads to

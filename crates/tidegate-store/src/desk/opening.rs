@@ -32,7 +32,7 @@ impl Shared {
         match self.route(id) {
             Route::Live => {}
             Route::Away => return self.open_away(id, ticket, fields),
-            Route::Denied => return self.gone(Gone::Destroyed),
+            Route::Denied => return self.gone(self.gone_here(id)),
         }
         if self.unknown.has(id) {
             self.counters.add(Count::OpenedUnknown);
@@ -245,7 +245,8 @@ impl Shared {
         self.l1.forget(id);
         match gone {
             Gone::Missing => self.unknown.note(*id),
-            Gone::Destroyed | Gone::Replaced => self.dead.note(*id),
+            Gone::Destroyed => self.dead.note(*id),
+            Gone::Replaced => self.dead.note_replaced(*id, None),
             Gone::Rotated { .. } => {}
         }
         self.gone(gone)

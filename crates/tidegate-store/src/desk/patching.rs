@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tidegate_core::session::{
-    Format, Gone, Name, OnShort, Op, OpSeq, Patched, Replication, SessionId, WriteClass,
+    Format, Name, OnShort, Op, OpSeq, Patched, Replication, SessionId, WriteClass,
 };
 use tidegate_core::time::Wall;
 
@@ -41,7 +41,7 @@ impl Shared {
         match self.route(id) {
             Route::Live => {}
             Route::Away => return self.patch_away(id, ticket, ops, seq),
-            Route::Denied => return Ok(self.told(DeskPatched::Gone(Gone::Destroyed))),
+            Route::Denied => return Ok(self.told(DeskPatched::Gone(self.gone_here(id)))),
         }
         match self.put_outside(id, &mut ops, until).await {
             Ok(()) => {}

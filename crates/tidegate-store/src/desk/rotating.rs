@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_core::session::{Gone, Rotated, Rotation, SessionId, WriteClass};
+use tidegate_core::session::{Rotated, Rotation, SessionId, WriteClass};
 
 use super::Shared;
 use super::counters::Count;
@@ -26,7 +26,7 @@ impl Shared {
             Route::Live => {}
             // A habit can wait.
             Route::Away => return Err(DeskError::Away),
-            Route::Denied => return Ok(Visit::Gone(Gone::Destroyed)),
+            Route::Denied => return Ok(Visit::Gone(self.gone_here(old))),
         }
         let rotation = Rotation::Habit {
             successor,

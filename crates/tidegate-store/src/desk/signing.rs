@@ -3,32 +3,38 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_core::session::{
-    Fields, Name, Opened, Patched, Principal, Rotated, Rotation, SessionId, Uid, Version,
-    WriteClass,
-};
+use tidegate_core::session::{Name, Patched, Principal, Rotated, Rotation, SessionId, WriteClass};
 
 use super::Shared;
+use super::away::Before;
 use super::births::Failed;
 use super::counters::Count;
 use super::errands::Errand;
 use super::error::DeskError;
+use super::heirs::{Brought, Led};
 use super::opened::Seen;
 use super::opening::fresh;
 use super::resume::Legacy;
 use super::route::Route;
 use super::sign_in::SignIn;
-use crate::{NewSession, StoreError};
+use super::ticket::Ticket;
+use crate::NewSession;
+
+/// How often it is looked at what the old id leads to, when others sign in with it meanwhile.
+const LOOKS_MAX: u32 = 2;
 
 impl Shared {
     pub(super) async fn sign_in(
         &self,
         sign_in: SignIn,
+        ticket: Option<&Ticket>,
         budget: Duration,
     ) -> Result<Seen, DeskError> {
         let mut sign_in = sign_in;
-        // What was ended here brings nothing along.
-        sign_in.old = sign_in.old.filter(|old| self.route(old) != Route::Denied);
+        // What was ended here brings nothing along, unless it was a sign-in that ended it.
+        sign_in.old = sign_in
+            .old
+            .filter(|old| self.route(old) != Route::Denied || self.heir(old).is_some());
         let old = sign_in.old.as_ref();
         if old.is_some_and(|old| old.tag() != sign_in.new.tag()) {
             let what = "the new id is not on the slot tag of the old one";
@@ -47,11 +53,15 @@ impl Shared {
                 Err(Failed::Store) => {}
             }
         }
-        let known = old.map(|old| self.known(old, None));
+        let heir = old.and_then(|old| self.heir(old));
+        let before = match (&heir, old) {
+            (Some(heir), _) => Before::Heir(self.known(heir, None)),
+            (None, Some(old)) => Before::Session(self.known(old, ticket)),
+            (None, None) => Before::Nothing,
+        };
         let epoch = self.epochs.known(&sign_in.uid);
-        let seen = self
-            .away
-            .sign_in(known.as_ref(), self.clock.now(), &sign_in, epoch)?;
+        let now = self.clock.now();
+        let seen = self.away.sign_in(&before, now, &sign_in, epoch)?;
         self.counters.add(Count::SignedIn);
         if let Some(old) = old {
             self.l1.forget(old);
@@ -69,10 +79,10 @@ impl Shared {
         let call = self.call(until);
         let asked = Instant::now();
         // Everything that is read comes first, at once; then what is written, in its order.
-        let (epoch, legacy, before) = tokio::join!(
+        let (epoch, legacy, led) = tokio::join!(
             self.store.epoch(uid, call),
             self.legacy(uid, until),
-            self.owner(old.as_ref(), until),
+            self.led(old.as_ref(), until),
         );
         let epoch = self.heard(new, epoch)?;
         self.epochs.note(uid, epoch, asked);
@@ -81,29 +91,37 @@ impl Shared {
             tier: tier.clone(),
             epoch,
         };
-        // A user's things do not come along to another's session, whoever shares the browser.
-        let carry = match before? {
-            Some(owner) if owner.as_ref().is_none_or(|owner| *owner == *uid) => self.carry.clone(),
-            _ => Vec::new(),
-        };
-        let legacy = legacy?;
-        let rotated = match old {
-            Some(old) => {
-                self.change_rights(old, new, &principal, carry, until)
-                    .await?
+        let (mut led, legacy) = (led?, legacy?);
+        let mut rotated = None;
+        for _ in 0..LOOKS_MAX {
+            let Led::To { id, owner } = &led else { break };
+            // A user's things do not come along to another's session, whoever shares the browser.
+            let carry = match owner {
+                Some(owner) if owner != uid => Vec::new(),
+                _ => self.carry.clone(),
+            };
+            rotated = self
+                .change_rights(id, new, &principal, carry, until)
+                .await?;
+            if rotated.is_some() {
+                break;
             }
-            None => None,
-        };
+            // Somebody was quicker.
+            led = self.led(old.as_ref(), until).await?;
+        }
         let seen = match rotated {
             Some(seen) => seen,
-            // There was nothing, or somebody signed in with it first.
             None => {
+                let brought = match &led {
+                    Led::Replaced(id) => self.inherited(id, new, &principal, until).await?,
+                    Led::Nowhere | Led::To { .. } => Brought::default(),
+                };
                 let begin = NewSession {
                     id: *new,
                     lifetimes: self.plan.lives.signed_in,
                     principal: Some(principal),
-                    attributes: Vec::new(),
-                    counters: Vec::new(),
+                    attributes: brought.attributes,
+                    counters: brought.counters,
                 };
                 self.begin(&begin, WriteClass::SignIn, until).await?
             }
@@ -116,22 +134,6 @@ impl Shared {
             });
         }
         Ok(seen)
-    }
-
-    /// Whose the session `old` is: `None` when there is none.
-    async fn owner(
-        &self,
-        old: Option<&SessionId>,
-        until: Instant,
-    ) -> Result<Option<Option<Uid>>, StoreError> {
-        let Some(old) = old else { return Ok(None) };
-        let nothing = Fields::Only(Arc::new([]));
-        let call = self.call(until);
-        let opened = self.store.open(old, Version::NONE, &nothing, None, call);
-        Ok(match self.heard(old, opened.await)? {
-            Opened::Found { head, .. } => Some(head.principal.map(|principal| principal.uid)),
-            Opened::Unchanged { .. } | Opened::Gone(_) => None,
-        })
     }
 
     /// Moves a session to a new id that belongs to `principal`; `None` when there is none under the
@@ -160,7 +162,7 @@ impl Shared {
         match acked.reply {
             Rotated::Rotated { now, head } => {
                 self.clock.note(now);
-                self.dead.note(*old);
+                self.dead.note_replaced(*old, Some(*new));
                 self.unknown.forget(new);
                 if indexed.is_err() {
                     let uid = principal.uid.clone();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::session::{Gone, Lifetimes, Patched, Principal, Rotated, Rotation, SessionId};
+use tidegate_core::session::{
+    Gone, Lifetimes, Opened, Patched, Principal, Rotated, Rotation, SessionId,
+};
 use tidegate_lab::patience::until;
 use tidegate_store::{Fate, Reason};
 
@@ -29,6 +31,12 @@ pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
         (
             "of_two_rotations_one_wins",
             Box::pin(of_two_rotations_one_wins(world())),
+        ),
+        (
+            "who_signs_in_second_finds_what_came_along_to_the_first",
+            Box::pin(who_signs_in_second_finds_what_came_along_to_the_first(
+                world(),
+            )),
         ),
         (
             "a_taken_id_is_not_taken_over",
@@ -173,6 +181,37 @@ async fn of_two_rotations_one_wins(world: World) {
     assert!(attribute(&found, "cart").is_some());
     // No orphan: the one that lost has no session.
     assert_eq!(world.gone(&loser).await, Gone::Missing);
+}
+
+/// A second click: what the desk does when its rotation finds nothing under the old id.
+async fn who_signs_in_second_finds_what_came_along_to_the_first(world: World) {
+    let attributes = [("cart", "apple"), ("role", "planted")];
+    let old = world.session_with(LONG, None, &attributes).await;
+    let (first, second) = (world.id_on(old.tag()), world.id_on(old.tag()));
+    let owner = principal(&world.user(), 2);
+    let how = sign_in(Some(owner.clone()), &["cart"]);
+    let rotated = rotate(&world, &old, &first, &how).await;
+    assert!(matches!(rotated, Rotated::Rotated { .. }), "{rotated:?}");
+
+    let late = rotate(&world, &old, &second, &how).await;
+    let Ok(Fate::Moved { to }) = world.store.fate(&old, CALL).await else {
+        panic!("it leads nowhere");
+    };
+
+    assert_eq!(late, Rotated::Gone(Gone::Replaced));
+    assert_eq!((to, to.tag()), (first, old.tag()));
+    // Whose it is, how old it is, and what came along: nobody else gets anything.
+    let Opened::Found { now, head, found } = world.open(&to).await else {
+        panic!("it is not there");
+    };
+    assert_eq!(head.principal, Some(owner));
+    assert!(now.since(head.created) < MINUTE);
+    assert!(attribute(&found, "cart").is_some());
+    assert!(attribute(&found, "role").is_none());
+    // An end of the first does not lead to it any more.
+    let ended = world.store.destroy(&first, Reason::SignedOut, MINUTE, CALL);
+    ended.await.unwrap();
+    assert_eq!(world.gone(&to).await, Gone::Destroyed);
 }
 
 async fn a_taken_id_is_not_taken_over(world: World) {

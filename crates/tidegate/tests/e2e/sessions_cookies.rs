@@ -2,7 +2,7 @@
 
 use crate::client::ask;
 use crate::process::TempDir;
-use crate::sessions_visitor::{App, Visitor, gateway, metric};
+use crate::sessions_visitor::{App, Visitor, gateway, metric, sign_in_twice};
 
 #[test]
 fn a_session_begins_when_something_is_stored_and_is_told_from_then_on() {
@@ -83,6 +83,60 @@ fn a_sign_in_takes_a_fresh_id_and_leaves_everything_behind_but_the_carried() {
     assert_eq!(page.cookies_set(), [""; 0]);
     let dropped = "tidegate_session_changes_dropped_total{app=\"app\",reason=\"replaced\"}";
     assert_eq!(metric(&tidegate, dropped), 1.0);
+}
+
+#[test]
+fn whichever_cookie_of_a_double_click_stays_the_cart_is_there() {
+    let (directory, app) = (TempDir::new(), App::start());
+    // A counter comes along only because it is listed: a user's last cart is theirs anyway.
+    let tidegate = gateway(&directory, &app, "carry = [\"cart\", \"visits\"]", "");
+    let address = tidegate.clients;
+    for pair in 0..20 {
+        let mut visitor = Visitor::default();
+        visitor.ask(address, "/", &["Tidegate-Set: cart=c9, evil=1"]);
+        visitor.ask(address, "/", &["Tidegate-Incr: visits=7"]);
+        let before = visitor.clone();
+
+        let uid = format!("user-{pair}");
+        let mut browsers = sign_in_twice(&visitor, [address; 2], &uid).to_vec();
+        // And a click whose request is there only after the sign-in.
+        visitor.ask(address, "/login", &[&format!("Tidegate-Rotate: uid={uid}")]);
+        browsers.push(visitor);
+
+        for mut browser in browsers {
+            assert_ne!(browser.token(), before.token());
+            let page = browser.ask(address, "/", &[]);
+            assert_eq!(page.told("tidegate-uid"), Some(uid.clone()), "{pair}");
+            assert_eq!(page.told("tidegate-attr-cart").as_deref(), Some("c9"));
+            assert_eq!(page.told("tidegate-attr-visits").as_deref(), Some("7"));
+        }
+
+        // Whoever planted the cookie, or had it too, is somebody else.
+        let mut attacker = before;
+        attacker.ask(address, "/login", &["Tidegate-Rotate: uid=eve"]);
+        let page = attacker.ask(address, "/", &[]);
+        assert_eq!(page.told("tidegate-uid").as_deref(), Some("eve"));
+        assert_eq!(page.told("tidegate-attr-cart"), None);
+        assert_eq!(page.told("tidegate-attr-visits"), None);
+    }
+}
+
+#[test]
+fn who_ends_the_session_and_signs_in_again_begins_anew() {
+    let (directory, app) = (TempDir::new(), App::start());
+    let tidegate = gateway(&directory, &app, "carry = [\"visits\"]", "");
+    let mut visitor = Visitor::default();
+    visitor.ask(tidegate.clients, "/", &["Tidegate-Incr: visits=7"]);
+    let mut late = visitor.clone();
+    visitor.ask(tidegate.clients, "/login", &["Tidegate-Rotate: uid=7"]);
+
+    let anew = ["Tidegate-Destroy: ?1", "Tidegate-Rotate: uid=7"];
+    for browser in [&mut late, &mut visitor] {
+        browser.ask(tidegate.clients, "/login", &anew);
+        let page = browser.ask(tidegate.clients, "/", &[]);
+        assert_eq!(page.told("tidegate-uid").as_deref(), Some("7"));
+        assert_eq!(page.told("tidegate-attr-visits"), None);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tidegate_lab::peers::RedisServer;
 
 use crate::client::{connect, head};
 use crate::process::{PATIENCE, TempDir, Tidegate, output};
-use crate::sessions_visitor::{App, Visitor, metric};
+use crate::sessions_visitor::{App, Visitor, metric, sign_in_twice};
 
 /// A fleet of gateways before one application, with one store.
 struct Fleet {
@@ -103,6 +103,29 @@ fn every_gateway_sees_what_another_one_wrote_at_once() {
     visitor.ask(two.clients, "/", &["Tidegate-Destroy: ?1"]);
     let page = copied.ask(one.clients, "/", &[]);
     assert_eq!(page.told("tidegate-uid"), None);
+}
+
+#[test]
+fn whichever_cookie_of_a_double_click_at_two_gateways_stays_the_cart_is_there() {
+    let fleet = Fleet::start();
+    let folders = [TempDir::new(), TempDir::new()];
+    let one = fleet.gateway(&folders[0], "gw1", "workers = 8");
+    let two = fleet.gateway(&folders[1], "gw2", "workers = 8");
+    for pair in 0..20 {
+        let mut visitor = Visitor::default();
+        visitor.ask(one.clients, "/", &["Tidegate-Set: cart=c9"]);
+
+        let uid = format!("user-{pair}");
+        let at = [one.clients, two.clients];
+        for (mut browser, other) in sign_in_twice(&visitor, at, &uid)
+            .into_iter()
+            .zip([two.clients, one.clients])
+        {
+            let page = browser.ask(other, "/", &[]);
+            assert_eq!(page.told("tidegate-uid"), Some(uid.clone()), "{pair}");
+            assert_eq!(page.told("tidegate-attr-cart").as_deref(), Some("c9"));
+        }
+    }
 }
 
 #[test]

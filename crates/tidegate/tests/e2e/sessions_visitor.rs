@@ -166,6 +166,21 @@ impl Visitor {
     }
 }
 
+/// Signs in with one browser's cookies at both addresses at once, and returns the browser that has
+/// kept the cookies of the one answer and the one that has kept those of the other.
+pub(crate) fn sign_in_twice(visitor: &Visitor, at: [SocketAddr; 2], uid: &str) -> [Visitor; 2] {
+    let rotate = format!("Tidegate-Rotate: uid={uid}");
+    let clicks = at.map(|address| {
+        let (mut browser, rotate) = (visitor.clone(), rotate.clone());
+        thread::spawn(move || {
+            let page = browser.ask(address, "/login", &[&rotate]);
+            assert_eq!(page.answer.status, 200, "{}", page.answer.text());
+            browser
+        })
+    });
+    clicks.map(|click| click.join().unwrap())
+}
+
 impl Page {
     /// What the application was told by the header `name`, in lower case.
     pub(crate) fn told(&self, name: &str) -> Option<String> {

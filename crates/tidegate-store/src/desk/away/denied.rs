@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use tidegate_core::session::{SessionId, Uid};
+use tidegate_core::session::{Gone, SessionId, Uid};
 use tidegate_core::time::Wall;
 
 use crate::Reason;
@@ -50,6 +50,20 @@ impl Denied {
 
     pub(super) fn has(&self, id: &SessionId) -> bool {
         self.ids.contains_key(id)
+    }
+
+    /// The session that somebody signed in to here with `id`, if the store is still to be told.
+    pub(super) fn heir(&self, id: &SessionId) -> Option<SessionId> {
+        self.ids.get(id)?.successor
+    }
+
+    /// What is told to who comes with `id`; `None` when it was not ended here.
+    pub(super) fn gone(&self, id: &SessionId) -> Option<Gone> {
+        let ending = self.ids.get(id)?;
+        Some(match ending.successor {
+            Some(_) => Gone::Replaced,
+            None => Gone::Destroyed,
+        })
     }
 
     /// Whether a session of `uid` that began at `began` was signed out; `None` for one of which

@@ -23,6 +23,7 @@ use super::local::{Entry, Local, Origin};
 use super::pace::Pace;
 use crate::desk::Shared;
 use crate::desk::errands::Errand;
+use crate::desk::heirs::{Brought, Led};
 use crate::desk::opening::fresh;
 use crate::desk::resume::Legacy;
 use crate::desk::session::Session;
@@ -167,7 +168,7 @@ impl Healer<'_> {
             }
             Opened::Found { found, .. } => {
                 if let Origin::SignedIn { old: Some(old), .. } = &view.origin {
-                    desk.away.part(old);
+                    self.settle(old).await?;
                 }
                 let current = Current::of(found);
                 if view.is_born() {
@@ -244,7 +245,7 @@ impl Healer<'_> {
         let head = &view.seed.head;
         let principal = head.principal.clone();
         let Origin::SignedIn { old, epoch } = &view.origin else {
-            return self.create(id, view, principal).await;
+            return self.create(id, view, principal, Brought::default()).await;
         };
         let desk = self.desk;
         let Some(mut principal) = principal else {
@@ -262,13 +263,19 @@ impl Healer<'_> {
             return Ok(None);
         }
         principal.epoch = at;
+        let mut brought = Brought::default();
         if let Some(old) = old {
             let begun = self.change_rights(old, id, view, &principal).await?;
             if begun.is_some() {
                 return Ok(begun);
             }
+            // Here nobody knew what the visitor had.
+            if view.is_empty() {
+                let until = Instant::now() + desk.plan.operation;
+                brought = desk.inherited(old, id, &principal, until).await?;
+            }
         }
-        self.create(id, view, Some(principal)).await
+        self.create(id, view, Some(principal), brought).await
     }
 
     async fn create(
@@ -276,25 +283,23 @@ impl Healer<'_> {
         id: &SessionId,
         view: &View,
         principal: Option<Principal>,
+        brought: Brought,
     ) -> Result<Option<Begun>, StoreError> {
+        let is_ours = brought.is_empty();
         let found = &view.seed.found;
-        let attributes = found.attributes.iter();
+        let known = found.attributes.iter();
+        let known = known.map(|(name, attribute)| (name.clone(), attribute.value.clone()));
         let new = NewSession {
             id: *id,
             lifetimes: view.lifetimes(self.desk.clock.now()),
             principal,
-            attributes: attributes
-                .map(|(name, attribute)| (name.clone(), attribute.value.clone()))
-                .collect(),
-            counters: found.counters.clone(),
+            attributes: known.chain(brought.attributes).collect(),
+            counters: [&found.counters[..], &brought.counters].concat(),
         };
         let call = self.call(WriteClass::SignIn);
         let created = self.paced(self.desk.store.create(&new, call)).await?;
         match created.reply {
-            Created::Created { head, .. } => Ok(Some(Begun {
-                head,
-                is_ours: true,
-            })),
+            Created::Created { head, .. } => Ok(Some(Begun { head, is_ours })),
             // What is remembered under this id has ended.
             Created::Taken => Ok(None),
         }
@@ -323,7 +328,7 @@ impl Healer<'_> {
                 }
             }
             Opened::Gone(_) | Opened::Unchanged { .. } => {
-                desk.away.part(old);
+                self.settle(old).await?;
                 return Ok(None);
             }
         };
@@ -338,7 +343,7 @@ impl Healer<'_> {
         match rotated.await?.reply {
             Rotated::Rotated { head, .. } => {
                 desk.l1.forget(old);
-                desk.dead.note(*old);
+                desk.dead.note_replaced(*old, Some(*new));
                 desk.away.told(old);
                 desk.errands.send(Errand::Rearm {
                     from: *old,
@@ -351,10 +356,25 @@ impl Healer<'_> {
                 }))
             }
             Rotated::Taken | Rotated::Gone(_) => {
-                desk.away.part(old);
+                self.settle(old).await?;
                 Ok(None)
             }
         }
+    }
+
+    /// Lets go of the session that a visitor signed in with. What the store has of it is to be ended
+    /// by itself; when somebody else's sign-in was first, nothing is.
+    async fn settle(&mut self, old: &SessionId) -> Result<(), StoreError> {
+        let desk = self.desk;
+        let until = Instant::now() + desk.plan.operation;
+        match self.paced(desk.led(Some(old), until)).await? {
+            Led::Replaced(id) if id == *old => {
+                desk.dead.note_replaced(*old, None);
+                desk.away.told(old);
+            }
+            Led::Replaced(_) | Led::To { .. } | Led::Nowhere => desk.away.part(old),
+        }
+        Ok(())
     }
 
     /// Makes the changes in the store that were made here, then lets the session go on there.
@@ -547,6 +567,12 @@ impl View {
             is_alive: !local.is_over(now),
             names,
         }
+    }
+
+    /// Whether nothing was known of what it has.
+    fn is_empty(&self) -> bool {
+        let found = &self.seed.found;
+        found.attributes.is_empty() && found.counters.is_empty()
     }
 
     const fn is_born(&self) -> bool {

@@ -18,6 +18,7 @@ mod pace;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tidegate_core::session::{
     Birth, Ceilings, Fields, Found, Gone, Head, Lifetimes, Name, Op, OpSeq, Patched, Principal,
@@ -52,6 +53,8 @@ pub(super) struct Away {
     ceilings: Ceilings,
     signed_in: Lifetimes,
     carry: Vec<Name>,
+    /// How long after a sign-in with the same id another one gets the same.
+    again_within: Duration,
     bytes_max: usize,
 }
 
@@ -70,6 +73,17 @@ struct Counts {
     refused: u64,
     forgotten: u64,
     recreated: u64,
+}
+
+/// What a sign-in finds of the visitor's session.
+pub(super) enum Before<'a> {
+    /// Nothing.
+    Nothing,
+    /// It is there. It ends, and what is on the carry list comes along.
+    Session(Known<'a>),
+    /// Somebody signed in with the same id a moment ago, to this session, which stays. When it was
+    /// the same user, what came along then comes along again.
+    Heir(Known<'a>),
 }
 
 /// What is known here of a session when the store does not answer.
@@ -94,6 +108,7 @@ impl Away {
             ceilings: plan.ceilings,
             signed_in: plan.lives.signed_in,
             carry,
+            again_within: plan.tombstones.privilege,
             bytes_max: usize::try_from(plan.op_log_bytes).unwrap_or(usize::MAX),
         }
     }
@@ -106,6 +121,18 @@ impl Away {
     /// Whether this session was ended here and the store does not know yet.
     pub(super) fn denies(&self, id: &SessionId) -> bool {
         self.has_any() && self.lock().denied.has(id)
+    }
+
+    /// What is told to who comes with an id that was ended here; `None` when it was not, or the
+    /// store knows.
+    pub(super) fn gone(&self, id: &SessionId) -> Option<Gone> {
+        self.lock().denied.gone(id)
+    }
+
+    /// The session that somebody signed in to here with `id`, if the store does not know yet.
+    pub(super) fn heir(&self, id: &SessionId) -> Option<SessionId> {
+        let heir = |inside: &Inside| inside.denied.heir(id);
+        self.has_any().then(|| heir(&self.lock())).flatten()
     }
 
     /// Whether this session's user was signed out everywhere here after it began, and the store
@@ -186,7 +213,7 @@ impl Away {
     /// done all this already.
     pub(super) fn sign_in(
         &self,
-        known: Option<&Known<'_>>,
+        before: &Before<'_>,
         now: Wall,
         sign_in: &SignIn,
         epoch: Option<u64>,
@@ -203,37 +230,62 @@ impl Away {
             if sign_in.old.is_some() && inside.denied.is_full() {
                 return Err(DeskError::Busy);
             }
-            let before = known.and_then(|known| {
-                self.take_in(inside, known).ok()?;
-                inside.held.take(known.id)
-            });
-            // One that was signed out gives nothing to anybody.
-            let old = sign_in.old.filter(|old| !inside.denied.has(old));
-            if let Some(old) = old {
-                let ending = Ending {
-                    reason: Reason::Destroyed,
-                    uid: None,
-                    successor: Some(sign_in.new),
-                    retry_at: None,
-                };
-                inside.denied.end(old, ending);
+            let (mut carried, mut old, mut ended) = (Found::default(), sign_in.old, None);
+            match before {
+                Before::Nothing => {}
+                Before::Heir(heir) => match self.inherited(inside, heir, &sign_in.uid) {
+                    Some(found) => carried = found,
+                    // Nor may the old session be theirs when the store is told of it.
+                    None => old = None,
+                },
+                Before::Session(known) => {
+                    // One that was signed out gives nothing to anybody.
+                    old = old.filter(|old| !inside.denied.has(old));
+                    ended = self.end_for(inside, known, sign_in);
+                    if let Some(ended) = &ended {
+                        carried = self.carried(&ended.seed.found);
+                    }
+                }
             }
-            // A user's things do not come along to another's session, whoever shares the browser.
-            let before = before.filter(|before| {
-                let owner = before.principal();
-                owner.is_none_or(|owner| owner.uid == sign_in.uid)
-            });
             let origin = Origin::SignedIn { old, epoch };
-            let carried = before
-                .as_ref()
-                .map(|before| self.carried(&before.seed.found));
-            let seed = self.signed_in(now, principal, carried.unwrap_or_default());
+            let seed = self.signed_in(now, principal, carried);
             let mut local = Local::new(origin, Arc::new(seed), now);
-            if let Some(before) = before {
-                local.take_over(before, &self.carry, self.ceilings);
+            if let Some(ended) = ended {
+                local.take_over(ended, &self.carry, self.ceilings);
             }
             self.begin(inside, now, sign_in.new, local)
         })
+    }
+
+    /// Ends the session that a visitor signs in with, and returns it unless it is somebody else's.
+    fn end_for(&self, inside: &mut Inside, known: &Known<'_>, sign_in: &SignIn) -> Option<Local> {
+        let taken = self.take_in(inside, known).ok();
+        let before = taken.and_then(|()| inside.held.take(known.id));
+        if !inside.denied.has(known.id) {
+            let ending = Ending {
+                reason: Reason::Destroyed,
+                uid: None,
+                successor: Some(sign_in.new),
+                retry_at: None,
+            };
+            inside.denied.end(*known.id, ending);
+        }
+        // A user's things do not come along to another's session, whoever shares the browser.
+        before.filter(|before| {
+            let owner = before.principal();
+            owner.is_none_or(|owner| owner.uid == sign_in.uid)
+        })
+    }
+
+    /// What comes along to a session of `uid` from the one that somebody signed in to with the same
+    /// id; `None` when that was somebody else, or long ago.
+    fn inherited(&self, inside: &mut Inside, heir: &Known<'_>, uid: &Uid) -> Option<Found> {
+        self.take_in(inside, heir).ok()?;
+        let local = inside.held.local(heir.id)?;
+        let began = local.seed.head.created;
+        let theirs = local.principal().is_some_and(|owner| owner.uid == *uid);
+        let lately = heir.now.since(began) <= self.again_within;
+        (theirs && lately).then(|| self.carried(&local.session(&Fields::All).found))
     }
 
     /// Ends a session here at once, and in the store later; whether there was one, as far as is
@@ -312,8 +364,8 @@ impl Away {
     /// Lets a session go on here, if it is known and valid.
     fn take_in(&self, inside: &mut Inside, known: &Known<'_>) -> Result<(), Visit> {
         let (now, id) = (known.now, known.id);
-        if inside.denied.has(id) {
-            return Err(Visit::Gone(Gone::Destroyed));
+        if let Some(gone) = inside.denied.gone(id) {
+            return Err(Visit::Gone(gone));
         }
         if let Some(local) = inside.held.local(id) {
             let over = local.is_over(now);

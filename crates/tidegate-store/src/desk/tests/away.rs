@@ -112,7 +112,7 @@ fn what_was_ended_before_the_store_hung_is_not_let_in_by_its_ticket() {
         fleet.server.as_ref().unwrap().resume().unwrap();
         assert_eq!(first, Visit::Gone(Gone::Destroyed));
         assert_eq!(again, Visit::Gone(Gone::Destroyed));
-        assert_eq!(old, Visit::Gone(Gone::Destroyed));
+        assert_eq!(old, Visit::Gone(Gone::Replaced));
         assert_eq!(written, DeskPatched::Gone(Gone::Destroyed));
     });
 }

@@ -12,9 +12,9 @@ use crate::desk::{AttributePlan, Attributes, Standing};
 const OPERATION: Duration = Duration::from_millis(150);
 
 /// Two desks on one server: one behind a proxy, one beside it.
-struct Split {
-    here: Desk,
-    there: Desk,
+pub(super) struct Split {
+    pub(super) here: Desk,
+    pub(super) there: Desk,
     proxy: FaultProxy,
     server: RedisServer,
 }
@@ -40,12 +40,12 @@ impl Split {
     }
 
     /// Breaks the way from here to the store.
-    fn part(&self) {
+    pub(super) fn part(&self) {
         self.proxy.hang();
     }
 
     /// Mends it, and waits until the store knows what has happened here.
-    async fn meet(&self) {
+    pub(super) async fn meet(&self) {
         self.proxy.heal();
         self.wait_until_healed().await;
     }
@@ -91,7 +91,7 @@ impl Split {
     }
 }
 
-fn impatient() -> DeskPlan {
+pub(super) fn impatient() -> DeskPlan {
     let named = |merge, carry| AttributePlan {
         merge,
         carry,
@@ -109,7 +109,7 @@ fn impatient() -> DeskPlan {
     }
 }
 
-fn split<F: Future<Output = ()>>(plan: &DeskPlan, test: impl Fn(Arc<Split>) -> F) {
+pub(super) fn split<F: Future<Output = ()>>(plan: &DeskPlan, test: impl Fn(Arc<Split>) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -129,7 +129,7 @@ async fn shown(desk: &Desk, id: &SessionId) -> Seen {
 }
 
 /// What the store says of a session, once it is asked again.
-async fn live(desk: &Desk, id: &SessionId) -> Result<Seen, Gone> {
+pub(super) async fn live(desk: &Desk, id: &SessionId) -> Result<Seen, Gone> {
     until("the store is asked again", async || {
         match open(desk, id).await {
             Visit::Open(seen) if !seen.standing.is_degraded() => Some(Ok(seen)),
@@ -282,7 +282,7 @@ fn a_sign_in_meanwhile_is_a_fresh_session_and_ends_the_old_one() {
         let signed_in = sign_in(here, Some(old), "ann").await;
         assert_eq!(signed_in.standing, Standing::Local);
         assert_eq!(value_of(&signed_in, "cart").as_deref(), Some("[1,2]"));
-        assert_eq!(live(here, &old).await, Err(Gone::Destroyed));
+        assert_eq!(live(here, &old).await, Err(Gone::Replaced));
         patch(here, &signed_in.id, set("address", text("x"))).await;
         split.meet().await;
 

@@ -1,6 +1,7 @@
 //! The desk against real stores: several desks on one store, as gateways are.
 
 mod away;
+mod clicks;
 mod endings;
 mod heal;
 mod openings;
