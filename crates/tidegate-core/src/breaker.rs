@@ -21,9 +21,11 @@ pub struct BreakerPlan {
     /// Trips at so many refusals within a second, 1 and more. A refusal is an answer that says that
     /// the other side is not what it should be, such as a primary that has become a replica.
     pub refusals: u32,
-    /// How long it is tripped the first time; twice as long each time that probing fails.
+    /// How long it is tripped the first time, and when some probes were good; twice as long each time
+    /// that not even the first one was.
     pub tripped_min: Duration,
-    /// How long it is tripped at most.
+    /// How long it is tripped at most. About so much after its return the other side is used again,
+    /// whatever came before.
     pub tripped_max: Duration,
     /// How much shorter or longer than that it may be, in [0, 1): callers that tripped together
     /// are not to probe together.
@@ -118,14 +120,15 @@ impl Trip {
 }
 
 impl BreakerPlan {
-    /// What the stores use.
+    /// What the stores use: one that is back has its first probe after 0.48 s at the latest, and one
+    /// that stays away is asked two or three times a second.
     pub const STORE: Self = Self {
         failures: 5,
         share: 0.5,
         calls: 20,
         refusals: 3,
         tripped_min: Duration::from_millis(250),
-        tripped_max: Duration::from_secs(5),
+        tripped_max: Duration::from_millis(400),
         jitter: 0.2,
         probes: 10,
         probe_within: Duration::from_millis(8),
@@ -240,6 +243,10 @@ impl Breaker {
             return None;
         };
         if took.is_none_or(|took| took >= self.plan.probe_within) {
+            if good > 0 {
+                // It is there, and this was a bad moment: another one is not far off.
+                self.trips = 0;
+            }
             return Some(self.trip(now, Trip::Probe, rng));
         }
         let good = good + 1;
@@ -256,7 +263,7 @@ impl Breaker {
     }
 
     fn trip(&mut self, now: Mono, why: Trip, rng: &mut Rng) -> Change {
-        // One that comes and goes is left alone for longer and longer; a good while makes up for it.
+        // One that comes and goes is left alone for somewhat longer; a good while makes up for it.
         let good_while = |since: Mono| now.since(since) >= self.plan.tripped_max;
         if self.passing_since.take().is_some_and(good_while) {
             self.trips = 0;
@@ -445,6 +452,15 @@ mod tests {
             assert_eq!(tripped, Some(Change::Tripped(Trip::Probe)));
             wanted = (wanted * 2).min(PLAN.tripped_max);
         }
+
+        // Once some are good again, it is not left alone for long because of one that is not.
+        breaker.probe(began);
+        began = until(&breaker);
+        breaker.probe(began);
+        assert_eq!(breaker.probed(began, QUICK, &mut rng), None);
+        breaker.probed(began, slow, &mut rng).unwrap();
+        let wait = until(&breaker).since(began);
+        assert!(wait <= PLAN.tripped_min.mul_f64(1.2), "{wait:?}");
     }
 
     #[test]
@@ -466,10 +482,10 @@ mod tests {
             until(breaker).since(now)
         };
 
-        let waits = [0, 10, 4_000, 5_000]
+        let waits = [0, 10, 390, 400]
             .map(|passing| pass_and_trip(&mut breaker, Duration::from_millis(passing)).as_millis());
 
-        assert_eq!(waits, [250, 500, 1_000, 250]);
+        assert_eq!(waits, [250, 400, 400, 250]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::harness::{
-    Crowd, CrowdPlan, Figure, Fleet, Loss, SessionSettings, Verdict, Visits, visitors,
+    Crowd, CrowdPlan, Figure, Fleet, Loss, SessionSettings, Verdict, Visits, visitors, wait_for,
 };
 
 use super::PATIENCE;
@@ -20,7 +20,9 @@ const BEFORE: Duration = Duration::from_secs(4);
 /// From one freeze to the next.
 const EVERY: Duration = Duration::from_millis(3_500);
 /// How long one lasts.
-const FROZEN: Duration = Duration::from_millis(600);
+const FROZEN: Duration = Duration::from_secs(1);
+/// From its end until the store is used again, at most, however many there were before.
+const BACK_WITHIN: Duration = Duration::from_secs(1);
 /// What an answer takes here without any store, at most: who waited for less than a timeout and so
 /// much did not wait for two.
 const GRAIN: Duration = Duration::from_micros(500);
@@ -39,6 +41,7 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
     )?;
     let mut spans = Vec::new();
     let mut paid = Vec::new();
+    let mut back = Duration::ZERO;
     let mut before = node.metrics()?;
     for number in 0..FREEZES {
         crowd.wait_until(BEFORE + EVERY * number);
@@ -48,17 +51,31 @@ pub(super) fn show(verdict: &mut Verdict) -> anyhow::Result<()> {
         let to = crowd.elapsed();
         let now = node.metrics()?;
         fleet.redis().resume()?;
+        wait_for("the store is used again", || {
+            let passing = node.metrics()?;
+            Ok(passing.sum(PASSING, &[("lets", "calls")]) == 1.0)
+        })?;
+        back = back.max(crowd.elapsed() - to);
         spans.push((from, to));
         paid.push(now.since(&before).sum(TIMED_OUT, &[]));
         before = now;
     }
     let (_, visits) = crowd.join()?;
+    verdict.add(
+        Figure::ms(
+            format!("{FREEZES} freezes of a second: after each the store is used again within"),
+            back.as_secs_f64() * 1_000.0,
+        )
+        .at_most(BACK_WITHIN.as_secs_f64() * 1_000.0),
+    );
     add(verdict, &visits, &spans, &paid);
     Ok(())
 }
 
 /// Requests that paid a timeout, by the gateway's own count.
 const TIMED_OUT: &str = "tidegate_session_timed_out_total";
+/// What the gateway lets through to the store.
+const PASSING: &str = "tidegate_store_passing";
 
 fn add(verdict: &mut Verdict, visits: &Visits, spans: &[(Duration, Duration)], paid: &[f64]) {
     let bar = RATE * TIMEOUT.as_secs_f64() + SPARE;
