@@ -18,7 +18,7 @@ use super::name::Names;
 use super::problem::Problems;
 use super::route;
 use super::section::Section;
-use super::sessions::Sessions;
+use super::sessions::{self, Sessions};
 use super::tree::{Node, Value};
 
 const APPS_MAX: usize = 100;
@@ -137,7 +137,7 @@ fn app(
         },
         routes,
         groups: groups.names,
-        session_cookies: session_cookies(section),
+        session_cookies: session_cookies(section, sessions),
         sessions: sessions.map(|sessions| sessions.gateway.clone()),
         static_extensions: static_extensions(section),
     }
@@ -303,7 +303,9 @@ fn path_prefix(section: &Section<'_>) -> String {
     prefix.to_owned()
 }
 
-fn session_cookies(section: &Section<'_>) -> Vec<String> {
+fn session_cookies(section: &Section<'_>, sessions: Option<&Sessions>) -> Vec<String> {
+    let own = sessions.map(|sessions| sessions::own_cookies(&sessions.gateway));
+    let own = own.unwrap_or_default();
     let mut cookies = Vec::new();
     for (text, place) in section.texts("session_cookies") {
         let token = |c: char| c.is_ascii_graphic() && !"()<>@,;:\\\"/[]?={}".contains(c);
@@ -313,6 +315,14 @@ fn session_cookies(section: &Section<'_>) -> Vec<String> {
                 place,
                 format!("`{text}` is no cookie name"),
                 "write the name alone, such as \"JSESSIONID\"",
+            );
+        } else if let Some((_, what)) = own.iter().find(|(name, _)| *name == text) {
+            section.refuse_item(
+                "session_cookies",
+                place,
+                format!("`{text}` is {what} that Tidegate sets, not the application's"),
+                "leave it out: with [sessions] the class goes by the session itself; or give the \
+                 application's own cookie another name",
             );
         }
         cookies.push(text.to_owned());

@@ -101,8 +101,39 @@ pub(crate) fn sessions(root: &Section<'_>, store: &Store, problems: &Problems) -
     })
 }
 
+/// The cookies that the gateway sets: their names, and what they are. No two may have one name, as a
+/// browser keeps one cookie of a name.
+pub(super) fn own_cookies(plan: &SessionPlan) -> Vec<(&str, &'static str)> {
+    let affinity = plan.affinity.as_ref().map(|_| Affinity::COOKIE);
+    let mut own = vec![
+        (plan.cookies.session(), "the session's cookie"),
+        (plan.cookies.ticket(), "the ticket's cookie"),
+    ];
+    own.extend(affinity.map(|name| (name, "the cookie of `affinity`")));
+    own
+}
+
+fn refuse_same_cookies(section: &Section<'_>, plan: &SessionPlan) {
+    if !section.sound(&["cookie", "affinity", "insecure"]) {
+        return;
+    }
+    let own = own_cookies(plan);
+    for (place, (name, what)) in own.iter().enumerate() {
+        if let Some((_, other)) = own[place + 1..].iter().find(|(other, _)| other == name) {
+            section.refuse(
+                "cookie",
+                format!(
+                    "`cookie = \"{}\"`: {what} and {other} would both be called {name}",
+                    section.text("cookie")
+                ),
+                "write another name, such as \"__Host-tg\"",
+            );
+        }
+    }
+}
+
 fn gateway(section: &Section<'_>) -> SessionPlan {
-    SessionPlan {
+    let plan = SessionPlan {
         cookies: cookies(section),
         keys: Keys::draw(),
         tickets: section.switch("ticket"),
@@ -113,7 +144,9 @@ fn gateway(section: &Section<'_>) -> SessionPlan {
             Some("fail") => OnUnstored::Fail,
             _ => OnUnstored::Drop,
         },
-    }
+    };
+    refuse_same_cookies(section, &plan);
+    plan
 }
 
 fn cookies(section: &Section<'_>) -> CookiePlan {

@@ -11,6 +11,11 @@ use crate::config::tests::{MINIMAL, errors, setup};
 const SENSELESS: &[(&str, &str, &str)] = &[
     ("cookie = \"a b\"", "is no name of a cookie", "__Host-tg"),
     ("cookie = \"__Secure-tg\"", "a weaker prefix", "__Host-tg"),
+    (
+        "cookie = \"tg_a\"\ninsecure = true\naffinity = \"gw1\"",
+        "the session's cookie and the cookie of `affinity` would both be called tg_a",
+        "__Host-tg",
+    ),
     ("key_file = \"/etc/\"", "names no file", "session.key"),
     ("idle = \"13h\"", "less than `idle`, 13h", "lower idle"),
     (
@@ -98,6 +103,49 @@ fn error(text: &str) -> (String, String) {
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
+}
+
+#[test]
+fn a_cookie_of_ours_is_no_cookie_of_the_applications() {
+    for (sessions, cookie, what) in [
+        ("", "__Host-tg", "the session's cookie"),
+        ("", "__Host-tgt", "the ticket's cookie"),
+        (
+            "cookie = \"shop\"\ninsecure = true",
+            "shop",
+            "the session's cookie",
+        ),
+        (
+            "cookie = \"shop\"\ninsecure = true",
+            "shopt",
+            "the ticket's cookie",
+        ),
+        ("affinity = \"gw1\"", "tg_a", "the cookie of `affinity`"),
+    ] {
+        let text =
+            format!("session_cookies = [\"JSESSIONID\", \"{cookie}\"]\n[sessions]\n{sessions}");
+
+        let (message, help) = error(&text);
+
+        assert!(
+            message.contains(&format!("`{cookie}` is {what}")),
+            "{message}"
+        );
+        assert!(help.contains("leave it out"), "{help}");
+    }
+
+    // Names that nobody sets are anybody's, and so are those that differ in a prefix.
+    for sessions in [
+        "",
+        "cookie = \"tg_a\"\naffinity = \"gw1\"",
+        "cookie = \"tg_a\"\ninsecure = true",
+    ] {
+        let text = format!("session_cookies = [\"tg\", \"tg_b\"]\n[sessions]\n{sessions}");
+        sessions_of(&text);
+    }
+    setup(&format!(
+        "{MINIMAL}session_cookies = [\"tg_a\", \"__Host-tg\"]\n"
+    ));
 }
 
 #[test]
