@@ -3,7 +3,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::names::{COMMANDS, KEEP_ALIVE, TIDEGATE_PREFIX};
+use crate::names::{COMMANDS, KEEP_ALIVE, TIDEGATE_PREFIX, TIDEGATE_REASON, TIDEGATE_RETRY};
 
 /// What a look at every header name has found, so that absent headers cost nothing more.
 #[derive(Debug, Default)]
@@ -67,7 +67,8 @@ pub struct Stripped {
     pub commands: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Takes out of an answer's headers what is meant for this hop, and what is meant for Tidegate.
+/// Takes out of an answer's headers what is meant for this hop, and what is meant for Tidegate or
+/// said by it to applications: an application that reflects what it was told tells no client.
 pub fn strip_response(headers: &mut HeaderMap) -> Stripped {
     let mut found = Found::default();
     let mut commands = Vec::new();
@@ -76,9 +77,11 @@ pub fn strip_response(headers: &mut HeaderMap) -> Stripped {
         let text = name.as_str();
         if text.starts_with("proxy-connection") {
             found.others.push(name.clone());
-        } else if text.starts_with(TIDEGATE_PREFIX) && COMMANDS.contains(&text) {
-            let values = headers.get_all(name).iter();
-            commands.extend(values.map(|value| (name.clone(), value.clone())));
+        } else if is_any(text, &[TIDEGATE_PREFIX]) && !FOR_CLIENTS.contains(name) {
+            if COMMANDS.contains(&text) {
+                let values = headers.get_all(name).iter();
+                commands.extend(values.map(|value| (name.clone(), value.clone())));
+            }
             found.others.push(name.clone());
         }
     }
@@ -98,6 +101,22 @@ pub fn strip_response(headers: &mut HeaderMap) -> Stripped {
     Stripped {
         persistence,
         commands,
+    }
+}
+
+/// Takes out of trailers, of either direction, what would say something where headers say it: an
+/// application may put the two together.
+pub fn strip_trailers(trailers: &mut HeaderMap) {
+    let names = trailers.keys();
+    let said: Vec<HeaderName> = names
+        .filter(|name| {
+            let text = name.as_str();
+            is_any(text, &SAID_BY_PROXIES) || is_any(text, &FRAMING) || is_any(text, &["proxy-"])
+        })
+        .cloned()
+        .collect();
+    for name in said {
+        trailers.remove(name);
     }
 }
 
@@ -200,6 +219,9 @@ const SAID_OF_SESSIONS: [&str; 5] = [
     "tidegate-tier",
     "tidegate-attr-",
 ];
+
+/// Headers of ours that clients are to see, also when a Tidegate behind this one has said them.
+static FOR_CLIENTS: [HeaderName; 2] = [TIDEGATE_REASON, TIDEGATE_RETRY];
 
 /// Names whose aliases would tell some applications another end of the request.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
@@ -458,6 +480,60 @@ mod tests {
         );
         assert_eq!(answer.len(), 2, "{answer:?}");
         assert_eq!(answer["tidegate-reason"], "queue_full");
+    }
+
+    #[test]
+    fn what_is_said_to_applications_is_not_for_clients() {
+        let mut answer = headers(&[
+            ("tidegate-session", "aaaa.x"),
+            ("tidegate-session-version", "0000000000000017"),
+            ("tidegate-uid", "7"),
+            ("tidegate_uid", "7"),
+            ("tidegate-tier", "gold"),
+            ("tidegate-attr-cart", "c9"),
+            ("tidegate-timeout-ms", "100"),
+            ("tidegate-class", "critical"),
+            ("tidegate-degrade", "1"),
+            ("tidegate-of-a-later-release", "1"),
+            ("tidegate-reason", "queue_full"),
+            ("tidegate-retry", "no"),
+            ("tidegates", "of another kind"),
+            ("x-request-id", "1"),
+        ]);
+
+        let stripped = strip_response(&mut answer);
+
+        assert!(stripped.commands.is_empty());
+        let mut left: Vec<&str> = answer.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(
+            left,
+            [
+                "tidegate-reason",
+                "tidegate-retry",
+                "tidegates",
+                "x-request-id"
+            ]
+        );
+    }
+
+    #[test]
+    fn trailers_say_nothing_that_is_for_headers_to_say() {
+        let mut trailers = headers(&[
+            ("x-sum", "6"),
+            ("tidegate-uid", "7"),
+            ("tidegate.set", "a=1"),
+            ("x-forwarded-for", "1.1.1.1"),
+            ("content_length", "5"),
+            ("proxy-connection", "close"),
+            ("grpc-status", "0"),
+        ]);
+
+        strip_trailers(&mut trailers);
+
+        let mut left: Vec<&str> = trailers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["grpc-status", "x-sum"]);
     }
 
     #[test]

@@ -8,6 +8,8 @@ pub const TIDEGATE_TIMEOUT_MS: HeaderName = HeaderName::from_static("tidegate-ti
 pub const TIDEGATE_CLASS: HeaderName = HeaderName::from_static("tidegate-class");
 /// Why Tidegate itself answered.
 pub const TIDEGATE_REASON: HeaderName = HeaderName::from_static("tidegate-reason");
+/// What becomes of trying again, by whoever may say so.
+pub const TIDEGATE_RETRY: HeaderName = HeaderName::from_static("tidegate-retry");
 /// Which attempt at the same thing this is, the first being 1.
 pub const TIDEGATE_ATTEMPT: HeaderName = HeaderName::from_static("tidegate-attempt");
 /// The same as Envoy puts it.

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tidegate_http::hops;
 
 use super::answer::Malformed;
 
@@ -142,6 +143,7 @@ fn take_trailers(input: &mut BytesMut) -> Result<Option<HeaderMap>, Malformed> {
         trailers.append(name, value);
     }
     input.advance(length);
+    hops::strip_trailers(&mut trailers);
     Ok(Some(trailers))
 }
 

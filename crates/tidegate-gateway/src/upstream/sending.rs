@@ -9,6 +9,7 @@ use http::header::{self, TRAILER, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body::Body as _;
+use tidegate_http::hops;
 use tokio::net::TcpStream;
 
 use crate::body::Upload;
@@ -117,7 +118,11 @@ impl Sending {
                 Some(Err(_)) => return Poll::Ready(Err(Stopped::Client)),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.load(data),
-                    Err(frame) => self.end(frame.into_trailers().unwrap_or_default()),
+                    Err(frame) => {
+                        let mut trailers = frame.into_trailers().unwrap_or_default();
+                        hops::strip_trailers(&mut trailers);
+                        self.end(trailers);
+                    }
                 },
                 None => self.end(HeaderMap::new()),
             }

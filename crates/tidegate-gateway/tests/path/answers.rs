@@ -74,6 +74,45 @@ async fn chunks_and_trailers_pass_both_ways() {
 }
 
 #[tokio::test]
+async fn what_only_we_say_passes_in_no_trailer_and_in_no_answer() {
+    let app = App::open().await;
+    let site = Site::start(plan(&app, 1));
+    let mut client = site.client().await;
+
+    client
+        .write(
+            "POST / HTTP/1.1\r\nhost: shop\r\nte: trailers\r\ntrailer: x-sum, tidegate-uid\r\n\
+             transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\ntidegate-uid: 7\r\nx-sum: 6\r\n\
+             tidegate_uid: 7\r\n\r\n",
+        )
+        .await;
+    let mut call = app.call().await;
+    assert_eq!(
+        call.read_until("0\r\nx-sum: 6\r\n\r\n").await,
+        "3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"
+    );
+
+    call.write(
+        "HTTP/1.1 200 OK\r\ntidegate-uid: 7\r\nTidegate-Session: aaaa.x\r\n\
+         tidegate-attr-cart: c9\r\ntidegate_tier: gold\r\ntidegate-reason: queue_full\r\n\
+         transfer-encoding: chunked\r\ntrailer: x-cost, tidegate-uid\r\n\r\n\
+         5\r\nhello\r\n0\r\nx-cost: 7\r\ntidegate-uid: 7\r\n\r\n",
+    )
+    .await;
+    let head = client.read_head().await;
+    let ours: Vec<&str> = head
+        .lines()
+        .filter(|line| line.to_ascii_lowercase().starts_with("tidegate"))
+        .collect();
+    assert_eq!(ours, ["tidegate-reason: queue_full"], "{head}");
+    assert_eq!(
+        client.read_until("0\r\nx-cost: 7\r\n\r\n").await,
+        "5\r\nhello\r\n0\r\nx-cost: 7\r\n\r\n"
+    );
+    site.settles_at(0, 0).await;
+}
+
+#[tokio::test]
 async fn a_get_may_have_a_body_in_chunks() {
     let app = App::open().await;
     let site = Site::start(plan(&app, 1));
