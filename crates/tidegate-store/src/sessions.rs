@@ -213,17 +213,20 @@ impl SessionStore {
         }
     }
 
-    /// Replaces what is kept for the user's next session; it is kept for `window`.
+    /// Replaces what is kept for the user's next session, for `window`; false, and nothing done,
+    /// when what is there is of a later `version`. That is when the content was read, so that
+    /// whoever is late with an older one, or does a write again, puts nothing old in its place.
     pub async fn put_capsule(
         &self,
         uid: &Uid,
         content: &Found,
+        version: Version,
         window: Duration,
         call: Call,
-    ) -> Result<Acked<()>, StoreError> {
+    ) -> Result<Acked<bool>, StoreError> {
         match self {
-            Self::Redis(on) => on.put_capsule(uid, content, window, call).await,
-            Self::Embedded(on) => on.put_capsule(uid, content, window, call).await,
+            Self::Redis(on) => on.put_capsule(uid, content, version, window, call).await,
+            Self::Embedded(on) => on.put_capsule(uid, content, version, window, call).await,
         }
     }
 

@@ -240,7 +240,7 @@ impl Shared {
         let opened = self
             .store
             .open(id, Version::NONE, &self.resumed, None, call);
-        let Opened::Found { head, found, .. } = opened.await? else {
+        let Opened::Found { now, head, found } = opened.await? else {
             return Ok(());
         };
         let is_empty = found.attributes.is_empty() && found.counters.is_empty();
@@ -250,9 +250,14 @@ impl Shared {
         let mut call = call;
         call.redo = self.plan.durability(WriteClass::Capsule).redo;
         let window = self.plan.resume.window;
-        let put = self.store.put_capsule(&principal.uid, &found, window, call);
-        put.await?;
-        self.counters.add(Count::CapsulesWritten);
+        // When it was read: somebody may have read and written something newer since.
+        let version = Version(now.as_micros());
+        let put = self
+            .store
+            .put_capsule(&principal.uid, &found, version, window, call);
+        if put.await?.reply {
+            self.counters.add(Count::CapsulesWritten);
+        }
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tidegate_core::session::{
-    Attribute, Found, Gone, Name, Record, SessionId, SlotTag, Uid, layout,
+    Attribute, Found, Gone, Name, Record, SessionId, SlotTag, Uid, Version, layout,
 };
 use tidegate_core::time::Wall;
 
@@ -62,6 +62,8 @@ pub(super) struct Activity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Capsule {
     pub(super) content: Found,
+    /// One of an earlier version does not take its place; of nothing it alone is kept.
+    pub(super) version: Version,
     pub(super) until_ms: u64,
 }
 
@@ -287,10 +289,9 @@ impl State {
     }
 
     /// What is kept for a user's next session.
-    pub(super) fn capsule(&self, uid: &Uid, now: Wall) -> Option<&Found> {
+    pub(super) fn capsule(&self, uid: &Uid, now: Wall) -> Option<&Capsule> {
         let capsule = self.capsules.get(uid);
-        let capsule = capsule.filter(|capsule| ms(now) < capsule.until_ms);
-        capsule.map(|capsule| &capsule.content)
+        capsule.filter(|capsule| ms(now) < capsule.until_ms)
     }
 
     /// Replaces what is kept for a user's next session.
@@ -304,11 +305,10 @@ impl State {
         self.changes.note(Key::Capsule(uid), haste);
     }
 
-    /// Takes away what is kept for a user's next session.
-    pub(super) fn take_capsule(&mut self, uid: &Uid, haste: Haste) {
+    fn take_capsule(&mut self, uid: &Uid) {
         if let Some(old) = self.capsules.remove(uid) {
             self.bytes -= weight(&old.content);
-            self.changes.note(Key::Capsule(uid.clone()), haste);
+            self.changes.note(Key::Capsule(uid.clone()), Haste::Lazy);
         }
     }
 
@@ -437,7 +437,7 @@ impl State {
                 self.changes.note(key.clone(), Haste::Lazy);
             }
             Key::Activity(uid, id) => self.take_activity(uid, id, Haste::Lazy),
-            Key::Capsule(uid) => self.take_capsule(uid, Haste::Lazy),
+            Key::Capsule(uid) => self.take_capsule(uid),
             Key::Blob(tag, name) => self.take_blob(*tag, name),
             Key::Armed(_) | Key::Event(_) | Key::Group(_) | Key::Pending(..) | Key::Fence(_) => {}
         }
@@ -542,7 +542,11 @@ impl Blob {
 
 impl Capsule {
     fn encode(&self) -> Vec<u8> {
-        let mut fields = vec![("until".to_owned(), self.until_ms.to_string().into_bytes())];
+        let number = |number: u64| number.to_string().into_bytes();
+        let mut fields = vec![
+            ("until".to_owned(), number(self.until_ms)),
+            ("version".to_owned(), number(self.version.0)),
+        ];
         for (name, attribute) in &self.content.attributes {
             fields.push((format!("{}{name}", layout::ATTRIBUTE), attribute.encode()));
         }
@@ -567,6 +571,8 @@ impl Capsule {
         }
         Some(Self {
             content,
+            // A file of an earlier release has none.
+            version: Version(pairs::number(&fields, "version").unwrap_or(0)),
             until_ms: pairs::number(&fields, "until")?,
         })
     }

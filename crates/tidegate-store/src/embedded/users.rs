@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::session::{Found, SessionId, Uid};
+use tidegate_core::session::{Found, SessionId, Uid, Version};
 use tidegate_core::time::Wall;
 
 use super::Embedded;
@@ -96,28 +96,37 @@ impl Embedded {
         &self,
         uid: &Uid,
         content: &Found,
+        version: Version,
         window: Duration,
         call: Call,
-    ) -> Result<Acked<()>, StoreError> {
+    ) -> Result<Acked<bool>, StoreError> {
         let nothing = content.attributes.is_empty() && content.counters.is_empty();
         if !nothing {
             self.check_room()?;
         }
         let put = |state: &mut State, now, haste| {
-            if nothing {
-                return state.take_capsule(uid, haste);
+            if state
+                .capsule(uid, now)
+                .is_some_and(|it| it.version > version)
+            {
+                return false;
             }
             let capsule = Capsule {
                 content: content.clone(),
+                version,
                 until_ms: later_ms(now, window),
             };
             state.put_capsule(uid.clone(), capsule, haste);
+            true
         };
         Ok(self.write(call, put).await)
     }
 
     pub(crate) async fn capsule(&self, uid: &Uid, _call: Call) -> Result<Found, StoreError> {
-        Ok(self.with(|state, now| state.capsule(uid, now).cloned().unwrap_or_default()))
+        Ok(self.with(|state, now| {
+            let capsule = state.capsule(uid, now);
+            capsule.map_or_else(Found::default, |capsule| capsule.content.clone())
+        }))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tidegate_core::session::{Found, SessionId, Uid};
+use tidegate_core::session::{Found, SessionId, Uid, Version};
 use tidegate_core::time::Wall;
 
 use super::replies::{self, Elements};
@@ -117,11 +117,13 @@ impl Redis {
         &self,
         uid: &Uid,
         content: &Found,
+        version: Version,
         window: Duration,
         call: Call,
-    ) -> Result<Acked<()>, StoreError> {
+    ) -> Result<Acked<bool>, StoreError> {
         let mut run = Run::of(&scripts::CAPSULE)
             .key(keys::capsule(uid))
+            .number(version)
             .number(millis(window));
         for (name, attribute) in &content.attributes {
             run = run.arg(keys::attribute(name)).arg(attribute.encode());
@@ -130,7 +132,7 @@ impl Redis {
             run = run.arg(keys::counter(name)).number(counter);
         }
         let acked = self.servers.write(run, Lane::Fast, call).await?;
-        acked.read(|_| Ok(()))
+        acked.read(|reply| replies::flag("capsule", &reply))
     }
 
     pub(crate) async fn capsule(&self, uid: &Uid, call: Call) -> Result<Found, StoreError> {

@@ -37,6 +37,10 @@ pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
             "a_capsule_is_replaced_and_forgotten",
             Box::pin(a_capsule_is_replaced_and_forgotten(world())),
         ),
+        (
+            "a_capsule_gives_way_to_no_older_one",
+            Box::pin(a_capsule_gives_way_to_no_older_one(world())),
+        ),
     ]
 }
 
@@ -210,11 +214,11 @@ async fn a_capsule_is_replaced_and_forgotten(world: World) {
     };
     let capsule = async || world.store.capsule(&uid, CALL).await.unwrap();
     let put = async |content: &Found, window| {
-        world
+        let put = world
             .store
-            .put_capsule(&uid, content, window, CALL)
-            .await
-            .unwrap();
+            .put_capsule(&uid, content, Version(17), window, CALL);
+        // The same version may be the same write again.
+        assert!(put.await.unwrap().reply);
     };
 
     assert_eq!(capsule().await, Found::default());
@@ -230,4 +234,41 @@ async fn a_capsule_is_replaced_and_forgotten(world: World) {
     put(&first, DAY).await;
     put(&Found::default(), DAY).await;
     assert_eq!(capsule().await, Found::default());
+}
+
+/// A write that is done again after a failover, or comes late.
+async fn a_capsule_gives_way_to_no_older_one(world: World) {
+    let uid = world.user();
+    let holding = |bytes| Found {
+        attributes: vec![(
+            name("cart"),
+            Attribute {
+                version: Version(5),
+                value: text(bytes),
+            },
+        )],
+        counters: vec![(name("items"), 1)],
+    };
+    let (older, newer, nothing) = (holding("apple"), holding("pear"), Found::default());
+    let capsule = async || world.store.capsule(&uid, CALL).await.unwrap();
+    // As many digits as times have, and as few as a number may.
+    let now = world.now().await.as_micros();
+    let put = async |content: &Found, version| {
+        let put = world
+            .store
+            .put_capsule(&uid, content, Version(version), DAY, CALL);
+        put.await.unwrap().reply
+    };
+
+    assert!(put(&older, 9).await);
+    assert!(put(&newer, now).await);
+    assert!(!put(&older, now - 1).await);
+    assert!(!put(&nothing, 10).await);
+    assert_eq!(capsule().await, newer);
+
+    assert!(put(&nothing, now + 1).await);
+    assert!(!put(&newer, now).await);
+    assert_eq!(capsule().await, nothing);
+    assert!(put(&older, now + 2).await);
+    assert_eq!(capsule().await, older);
 }

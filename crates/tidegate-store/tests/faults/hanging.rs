@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::session::{Durability, Expect, Format, Name, Opened, Patched, Value};
+use tidegate_core::session::{
+    Durability, Expect, Format, Found, Name, Opened, Patched, Uid, Value, Version,
+};
 use tidegate_lab::patience::until;
 use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
 use tidegate_store::StoreError;
@@ -212,6 +214,36 @@ async fn what_was_refused_is_not_done_when_the_reason_is_lost() {
 
     assert_eq!(store.hits(&id).await, Ok(Some(0)));
     assert_eq!(store.cart(&id).await, None);
+}
+
+#[tokio::test]
+async fn of_what_is_kept_of_a_user_the_newest_stays_whoever_writes_last_again() {
+    let mut server = RedisServer::plain().unwrap();
+    let stores = [server.address(); 2].map(Store::standalone);
+    let id = fresh_id();
+    stores[0].create(id).await.unwrap();
+    let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
+    let (uid, day) = (Uid::new("ann").unwrap(), Duration::from_secs(86_400));
+    let holding = |count| Found {
+        attributes: Vec::new(),
+        counters: vec![(Name::new("items").unwrap(), count)],
+    };
+    for (store, version) in [(0, 1), (1, 3), (0, 2)] {
+        let content = holding(version);
+        let version = Version(version.unsigned_abs());
+        let put = stores[store]
+            .sessions
+            .put_capsule(&uid, &content, version, day, kept);
+        put.await.unwrap();
+    }
+
+    server.restart().unwrap();
+    for store in &stores {
+        store.wait_until_back(&id).await;
+    }
+
+    let capsule = stores[0].sessions.capsule(&uid, kept).await;
+    assert_eq!(capsule, Ok(holding(3)));
 }
 
 #[tokio::test]

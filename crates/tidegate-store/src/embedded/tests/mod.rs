@@ -206,6 +206,7 @@ async fn sessions_and_what_remembers_them_survive_a_restart() {
 async fn what_is_kept_of_a_user_survives_a_restart() {
     let folder = Folder::new("user");
     let (uid, hour) = (ann().uid, Duration::from_secs(3600));
+    let bob = Uid::new("bob").unwrap();
     let content = Found {
         attributes: vec![],
         counters: vec![(name("items"), 3)],
@@ -218,24 +219,24 @@ async fn what_is_kept_of_a_user_survives_a_restart() {
             store.index(&uid, &id, hour, 10, CALL).await.unwrap();
         }
         store.unindex(&uid, &[id(3)], CALL).await.unwrap();
-        let kept = store.put_capsule(&uid, &content, hour, CALL);
+        let kept = store.put_capsule(&uid, &content, Version(7), hour, CALL);
         kept.await.unwrap();
         let (id, bytes) = (id(1), [1; 5000]);
         let kept = store.put_blob(&id, "big", &bytes, until, CALL);
         kept.await.unwrap();
-        let bob = Uid::new("bob").unwrap();
         store.sign_out(&bob, hour, CALL).await.unwrap();
         store.close();
     }
 
     let store = at(&folder.0);
 
+    let nothing = Found::default();
+    let older = store.put_capsule(&uid, &nothing, Version(6), hour, CALL);
+    assert!(!older.await.unwrap().reply);
     assert_eq!(store.capsule(&uid, CALL).await, Ok(content));
     let blob = store.blob(&id(1), "big", CALL).await;
     assert_eq!(blob, Ok(Some(vec![1; 5000])));
-    let sessions = store.sessions_of(&uid, 10, CALL).await.unwrap();
-    assert_eq!(sessions.len(), 2);
-    let bob = Uid::new("bob").unwrap();
+    assert_eq!(store.sessions_of(&uid, 10, CALL).await.unwrap().len(), 2);
     assert_eq!(store.epoch(&bob, CALL).await, Ok(1));
 }
 
