@@ -1,6 +1,6 @@
 //! A change of a session and what comes of it.
 
-use tidegate_core::session::{Attribute, Gone, Name, Op, Replication, Version};
+use tidegate_core::session::{Attribute, Gone, Name, Op, Patched, Replication, Version};
 use tidegate_core::time::Wall;
 
 use super::opened::Standing;
@@ -69,6 +69,42 @@ pub enum DeskPatched {
     Late,
     /// There is no such session.
     Gone(Gone),
+}
+
+impl DeskPatched {
+    /// What a record's `reply` comes to: where the change was made, and who has it.
+    pub(super) fn of(reply: Patched, standing: Standing, replication: Replication) -> Self {
+        match reply {
+            Patched::Applied {
+                now,
+                version,
+                counters,
+                ..
+            } => Self::Applied {
+                now,
+                version,
+                counters,
+                standing,
+                replication,
+            },
+            Patched::AlreadyApplied { version } => Self::AlreadyApplied { version },
+            Patched::Conflict { version, current } => Self::Conflict { version, current },
+            Patched::TooLarge {
+                name,
+                size,
+                ceiling,
+            } => Self::TooLarge {
+                name,
+                size,
+                ceiling,
+            },
+            Patched::Overflow { name } => Self::Overflow { name },
+            Patched::WrongKind { name } => Self::WrongKind { name },
+            Patched::TooOld => Self::TooOld,
+            Patched::Late => Self::Late,
+            Patched::Gone(gone) => Self::Gone(gone),
+        }
+    }
 }
 
 impl Patch {

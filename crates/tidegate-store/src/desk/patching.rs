@@ -94,50 +94,26 @@ impl Shared {
         acked: Acked<Patched>,
         left_behind: Vec<(SessionId, String)>,
     ) -> Result<DeskPatched, DeskError> {
-        let replication = acked.replication;
-        let told = match acked.reply {
+        let Acked { reply, replication } = acked;
+        match &reply {
             Patched::Applied {
                 now,
                 before,
                 version,
                 counters,
             } => {
-                self.clock.note(now);
-                self.l1.follow(id, ops, Some(before), version, &counters);
+                self.clock.note(*now);
+                self.l1.follow(id, ops, Some(*before), *version, counters);
                 self.afterwards(id, ops, left_behind);
-                DeskPatched::Applied {
-                    now,
-                    version,
-                    counters,
-                    standing: Standing::Live,
-                    replication,
-                }
             }
             Patched::AlreadyApplied { version } => {
-                self.l1.follow(id, ops, None, version, &[]);
+                self.l1.follow(id, ops, None, *version, &[]);
                 self.afterwards(id, ops, left_behind);
-                DeskPatched::AlreadyApplied { version }
             }
-            Patched::Conflict { version, current } => DeskPatched::Conflict { version, current },
-            Patched::TooLarge {
-                name,
-                size,
-                ceiling,
-            } => DeskPatched::TooLarge {
-                name,
-                size,
-                ceiling,
-            },
-            Patched::Overflow { name } => DeskPatched::Overflow { name },
-            Patched::WrongKind { name } => DeskPatched::WrongKind { name },
-            Patched::TooOld => DeskPatched::TooOld,
-            Patched::Late => DeskPatched::Late,
-            Patched::Gone(gone) => {
-                self.l1.forget(id);
-                DeskPatched::Gone(gone)
-            }
-        };
-        let told = self.told(told);
+            Patched::Gone(_) => self.l1.forget(id),
+            _ => {}
+        }
+        let told = self.told(DeskPatched::of(reply, Standing::Live, replication));
         self.check_replication(class, replication)?;
         Ok(told)
     }

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::session::{
-    Birth, Ceilings, Fields, Found, Gone, Head, Lifetimes, Name, Op, OpSeq, Patched, Principal,
-    Record, Replication, SessionId, Uid,
+    Birth, Ceilings, Fields, Found, Gone, Head, Lifetimes, Name, Op, OpSeq, Principal, Record,
+    Replication, SessionId, Uid,
 };
 use tidegate_core::time::Wall;
 use tokio::sync::Notify;
@@ -201,7 +201,7 @@ impl Away {
             }
             let patched = inside.held.change(known.id, |local| {
                 let patched = local.patch(known.now, ops, seq, self.ceilings);
-                told(patched, local)
+                DeskPatched::of(patched, local.standing(), Replication::Unasked)
             });
             inside.counts.dropped += inside.held.shrink(self.bytes_max);
             patched.ok_or(DeskError::Away)
@@ -496,38 +496,4 @@ fn seed(known: &Known<'_>) -> Option<(Origin, Arc<Session>, Option<Wall>)> {
     }
     let began = session.head.created;
     Some((Origin::Copy, Arc::new(session), Some(began)))
-}
-
-/// What a change made here has come to.
-fn told(patched: Patched, local: &Local) -> DeskPatched {
-    match patched {
-        Patched::Applied {
-            now,
-            version,
-            counters,
-            ..
-        } => DeskPatched::Applied {
-            now,
-            version,
-            counters,
-            standing: local.standing(),
-            replication: Replication::Unasked,
-        },
-        Patched::AlreadyApplied { version } => DeskPatched::AlreadyApplied { version },
-        Patched::Conflict { version, current } => DeskPatched::Conflict { version, current },
-        Patched::TooLarge {
-            name,
-            size,
-            ceiling,
-        } => DeskPatched::TooLarge {
-            name,
-            size,
-            ceiling,
-        },
-        Patched::Overflow { name } => DeskPatched::Overflow { name },
-        Patched::WrongKind { name } => DeskPatched::WrongKind { name },
-        Patched::TooOld => DeskPatched::TooOld,
-        Patched::Late => DeskPatched::Late,
-        Patched::Gone(gone) => DeskPatched::Gone(gone),
-    }
 }
