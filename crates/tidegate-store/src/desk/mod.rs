@@ -59,6 +59,7 @@ use counters::Counters;
 use dead::Dead;
 use epochs::Epochs;
 use errands::{EVENTS_KEPT, Errands};
+use events::Listeners;
 use flights::Flights;
 use l1::L1;
 use order::Order;
@@ -102,6 +103,7 @@ struct Shared {
     suspects: Suspects,
     away: Away,
     errands: Errands,
+    listeners: Listeners,
     counters: Arc<Counters>,
     janitor: Janitor,
     /// Names that come along at a sign-in.
@@ -153,6 +155,7 @@ impl Desk {
             suspects: Suspects::new(),
             away,
             errands,
+            listeners: Listeners::new(),
             counters,
         });
         background.spawn(errands::run(Arc::downgrade(&shared), inbox));

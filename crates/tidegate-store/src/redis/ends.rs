@@ -1,6 +1,7 @@
 //! The expiry index and the stream of ends.
 
 use std::future::Future;
+use std::ops::Range;
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
@@ -17,8 +18,11 @@ use crate::ends::{
 };
 use crate::error::StoreError;
 
-/// Buckets that are read at a time: a listener is to leave room on the lane.
-const BUCKETS_AT_A_TIME: usize = 8;
+/// Buckets that are read at a time, where they are not read together: a listener is to leave room
+/// on the lane.
+const BUCKETS_AT_A_TIME: usize = 4;
+/// How a server refuses keys that lie in different slots.
+const ACROSS_SLOTS: &str = "CROSSSLOT";
 
 impl Redis {
     pub(crate) async fn arm(
@@ -110,17 +114,23 @@ impl Redis {
         abandoned_after: Duration,
         call: Call,
     ) -> Result<Vec<Event>, StoreError> {
-        let read = |bucket| async move {
-            let run = Run::of(&scripts::EVENTS)
-                .key(keys::stream(bucket))
+        let read = |buckets: Range<u8>| async move {
+            let streams = buckets.clone().map(keys::stream);
+            let run = streams.fold(Run::of(&scripts::EVENTS), Run::key);
+            let run = run
                 .arg(consumer.group.as_str())
                 .arg(consumer.member.as_str())
                 .number(share(most))
                 .number(millis(abandoned_after));
             let reply = self.servers.run(&run, Lane::Bulk, call).await?;
-            events("events", bucket, reply)
+            let mut streams = Elements::of("events", reply)?;
+            let mut events = Vec::new();
+            for bucket in buckets {
+                events.extend(entries(bucket, streams.nested()?)?);
+            }
+            Ok(events)
         };
-        in_all_buckets(read).await
+        self.in_all_buckets(read).await
     }
 
     pub(crate) async fn acknowledge(
@@ -157,55 +167,66 @@ impl Redis {
         most: u32,
         call: Call,
     ) -> Result<(Vec<Event>, Position), StoreError> {
-        let read = |bucket| async move {
-            let key = keys::stream(bucket);
-            let (millis, number) = position.in_bucket(bucket);
-            let mut command = cmd("XRANGE");
-            command
-                .arg(&key)
-                .arg(format!("({millis}-{number}"))
-                .arg("+");
-            command.arg("COUNT").arg(share(most));
+        let read = |buckets: Range<u8>| async move {
+            let mut command = cmd("XREAD");
+            command.arg("COUNT").arg(share(most)).arg("STREAMS");
+            for bucket in buckets.clone() {
+                command.arg(keys::stream(bucket));
+            }
+            for bucket in buckets.clone() {
+                let (millis, number) = position.in_bucket(bucket);
+                command.arg(format!("{millis}-{number}"));
+            }
+            let key = keys::stream(buckets.start);
             let reply = self
                 .servers
                 .command(key.as_bytes(), &command, Lane::Bulk, call);
-            events("XRANGE", bucket, reply.await?)
+            read_streams(buckets, reply.await?)
         };
-        let events = in_all_buckets(read).await?;
+        let events = self.in_all_buckets(read).await?;
         let mut behind = position.clone();
         for event in &events {
             behind.pass(event.id);
         }
         Ok((events, behind))
     }
+
+    /// What `read` finds in all buckets, the oldest first. It is asked for all at once, or for one
+    /// after the other where their keys are to be named apart. What some gave is not withheld
+    /// because others failed: whoever was given an event is waited for.
+    async fn in_all_buckets<R, F>(&self, read: R) -> Result<Vec<Event>, StoreError>
+    where
+        R: Fn(Range<u8>) -> F,
+        F: Future<Output = Result<Vec<Event>, StoreError>>,
+    {
+        if !self.servers.names_slots_apart() {
+            match read(0..BUCKETS).await {
+                Err(StoreError::Odd(said)) if said.starts_with(ACROSS_SLOTS) => {
+                    self.servers.name_slots_apart();
+                }
+                all => return all.map(sorted),
+            }
+        }
+        let mut reads = iter(0..BUCKETS)
+            .map(|bucket| read(bucket..bucket + 1))
+            .buffer_unordered(BUCKETS_AT_A_TIME);
+        let (mut events, mut failure) = (Vec::new(), None);
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(found) => events.extend(found),
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if events.is_empty() => Err(error),
+            _ => Ok(sorted(events)),
+        }
+    }
 }
 
-/// What `read` finds in all buckets, the oldest first. What some buckets gave is not withheld because
-/// others failed: whoever was given an event is waited for.
-async fn in_all_buckets<R, F>(read: R) -> Result<Vec<Event>, StoreError>
-where
-    R: Fn(u8) -> F,
-    F: Future<Output = Result<Vec<Event>, StoreError>>,
-{
-    let mut reads = iter(0..BUCKETS)
-        .map(read)
-        .buffer_unordered(BUCKETS_AT_A_TIME);
-    let (mut events, mut failure) = (Vec::new(), None);
-    while let Some(read) = reads.next().await {
-        match read {
-            Ok(found) => events.extend(found),
-            Err(error) => failure = Some(error),
-        }
-    }
-    match failure {
-        Some(error) if events.is_empty() => Err(error),
-        _ => {
-            events.sort_unstable_by_key(|event: &Event| {
-                (event.id.millis, event.id.bucket, event.id.number)
-            });
-            Ok(events)
-        }
-    }
+fn sorted(mut events: Vec<Event>) -> Vec<Event> {
+    events.sort_unstable_by_key(|event| (event.id.millis, event.id.bucket, event.id.number));
+    events
 }
 
 /// What each bucket may give of `most`.
@@ -239,9 +260,25 @@ fn claimed(reply: Value) -> Result<Claimed, StoreError> {
     }
 }
 
+/// What `XREAD` found in the streams of `buckets`: those that have nothing new are left out.
+fn read_streams(buckets: Range<u8>, reply: Value) -> Result<Vec<Event>, StoreError> {
+    let mut events = Vec::new();
+    if reply == Value::Nil {
+        return Ok(events);
+    }
+    let mut streams = Elements::of("XREAD", reply)?;
+    while !streams.is_empty() {
+        let mut stream = streams.nested()?;
+        let key = stream.text()?;
+        let bucket = buckets.clone().find(|bucket| keys::stream(*bucket) == key);
+        let bucket = bucket.ok_or_else(|| stream.odd())?;
+        events.extend(entries(bucket, stream.nested()?)?);
+    }
+    Ok(events)
+}
+
 /// The entries of a stream. One that makes no sense is passed over, as some other release's.
-fn events(of: &'static str, bucket: u8, reply: Value) -> Result<Vec<Event>, StoreError> {
-    let mut entries = Elements::of(of, reply)?;
+fn entries(bucket: u8, mut entries: Elements) -> Result<Vec<Event>, StoreError> {
     let mut events = Vec::new();
     while !entries.is_empty() {
         let mut entry = entries.nested()?;

@@ -1,6 +1,7 @@
 //! The servers of one use: which shard has a key, and what is run there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -39,6 +40,8 @@ struct Inner {
     map: watch::Sender<Arc<Map>>,
     ring: Arc<Ring>,
     scripts: Arc<Known>,
+    /// Whether one call may only name keys of one slot.
+    slots_apart: AtomicBool,
     /// What goes on without a request; it ends with this.
     tasks: Vec<AbortHandle>,
 }
@@ -96,11 +99,13 @@ impl Servers {
                 tasks.push(background.spawn(mapper.run()).abort_handle());
             }
         }
+        let slots_apart = matches!(plan.arrangement, Arrangement::Cluster(_));
         Self(Arc::new(Inner {
             common,
             map,
             ring,
             scripts,
+            slots_apart: AtomicBool::new(slots_apart),
             tasks,
         }))
     }
@@ -203,6 +208,17 @@ impl Servers {
     pub(crate) fn is_away(&self, key: &[u8]) -> bool {
         let map = self.map();
         map.shard(slot_of(key)).is_none_or(|shard| !shard.passes())
+    }
+
+    /// Whether one call may only name keys of one slot: in a Cluster, whether or not it is known
+    /// to be one.
+    pub(crate) fn names_slots_apart(&self) -> bool {
+        self.0.slots_apart.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it is so: a server said that it is part of a Cluster.
+    pub(crate) fn name_slots_apart(&self) {
+        self.0.slots_apart.store(true, Ordering::Relaxed);
     }
 
     /// How the servers are.

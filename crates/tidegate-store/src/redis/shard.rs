@@ -10,7 +10,7 @@ use tidegate_core::rng::Rng;
 use tidegate_core::session::{OnShort, Replication, Wait};
 use tidegate_core::time::Mono;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
@@ -46,6 +46,8 @@ pub(super) struct Shard {
     pub(super) target: watch::Sender<Option<Address>>,
     pub(super) fast: Vec<Line>,
     pub(super) bulk: Line,
+    /// Room on the connection of bulk operations, which wait for it.
+    room: Semaphore,
     pub(super) durable: Pool,
     pub(super) counts: Counts,
     /// The supervisor has something to do.
@@ -106,6 +108,7 @@ impl Shard {
                 .map(|_| Line::new(lanes.fast_in_flight_max))
                 .collect(),
             bulk: Line::new(lanes.bulk_in_flight_max),
+            room: Semaphore::new(lanes.bulk_in_flight_max as usize),
             durable: Pool::new(lanes.durable_max),
             counts: Counts::default(),
             wake: Notify::new(),
@@ -141,6 +144,7 @@ impl Shard {
             Lane::Fast => &self.fast[usize::from(slot) % self.fast.len()],
             Lane::Bulk => &self.bulk,
         };
+        let _room = self.room(lane, deadline).await?;
         self.admit()?;
         let Some(_permit) = line.admit() else {
             self.counts.busy.one();
@@ -175,6 +179,25 @@ impl Shard {
                 self.counts.broken.one();
                 self.failed();
                 Err(StoreError::Broken(why))
+            }
+        }
+    }
+
+    /// Room among the bulk operations. They wait for it until `deadline`: many come at once, and
+    /// few have somebody who waits for them. A small one is told at once that there is none.
+    async fn room(
+        &self,
+        lane: Lane,
+        deadline: Instant,
+    ) -> Result<Option<SemaphorePermit<'_>>, StoreError> {
+        if lane == Lane::Fast {
+            return Ok(None);
+        }
+        match timeout_at(deadline, self.room.acquire()).await {
+            Ok(room) => Ok(room.ok()),
+            Err(_) => {
+                self.counts.busy.one();
+                Err(StoreError::Busy)
             }
         }
     }

@@ -4,6 +4,7 @@ mod away;
 mod clicks;
 mod endings;
 mod heal;
+mod listeners;
 mod openings;
 mod patches;
 mod resumes;
@@ -19,7 +20,7 @@ use tidegate_core::session::{
 };
 use tidegate_core::time::Wall;
 use tidegate_lab::patience::until;
-use tidegate_lab::peers::RedisServer;
+use tidegate_lab::peers::{Cluster, ClusterSetup, RedisServer, RedisSetup};
 
 use super::{Desk, DeskPatched, DeskPlan, Patch, Seen, SignIn, Visit};
 use crate::background::Background;
@@ -37,6 +38,7 @@ struct Fleet {
     /// By how much the embedded store's clock is ahead, in microseconds.
     ahead_micros: Arc<AtomicU64>,
     server: Option<RedisServer>,
+    _cluster: Option<Cluster>,
     _background: Background,
 }
 
@@ -55,27 +57,57 @@ impl Fleet {
         let store = Embedded::start(plan_of_store).unwrap();
         let store = SessionStore::Embedded(store);
         let background = Background::start().unwrap();
-        Self::on(desks, plan, store, ahead_micros, None, background)
+        Self {
+            ahead_micros,
+            ..Self::on(desks, plan, store, background)
+        }
     }
 
     fn redis(desks: usize, plan: &DeskPlan) -> Self {
-        let server = RedisServer::plain().unwrap();
+        Self::of_server(desks, plan, RedisServer::plain().unwrap())
+    }
+
+    /// All of a Cluster on one server, taken for a server on its own.
+    fn whole_cluster(desks: usize, plan: &DeskPlan) -> Self {
+        let setup = RedisSetup {
+            extra: vec!["cluster-enabled yes".to_owned()],
+            ..RedisSetup::default()
+        };
+        let server = RedisServer::start(setup).unwrap();
+        let slots = ["CLUSTER", "ADDSLOTSRANGE", "0", "16383"];
+        server.ask(&slots).unwrap();
+        Self::of_server(desks, plan, server)
+    }
+
+    fn of_server(desks: usize, plan: &DeskPlan, server: RedisServer) -> Self {
         let address = Address::parse(&server.address().to_string()).unwrap();
-        let mut redis = RedisPlan::usual(Arrangement::Standalone(address));
+        Self {
+            server: Some(server),
+            ..Self::arranged(desks, plan, Arrangement::Standalone(address))
+        }
+    }
+
+    fn cluster(desks: usize, plan: &DeskPlan) -> Self {
+        let cluster = Cluster::start(&ClusterSetup::default()).unwrap();
+        let addresses = cluster.addresses();
+        let addresses = addresses.iter().map(|address| address.to_string());
+        let addresses = addresses.map(|address| Address::parse(&address).unwrap());
+        let arrangement = Arrangement::Cluster(addresses.collect());
+        Self {
+            _cluster: Some(cluster),
+            ..Self::arranged(desks, plan, arrangement)
+        }
+    }
+
+    fn arranged(desks: usize, plan: &DeskPlan, arrangement: Arrangement) -> Self {
+        let mut redis = RedisPlan::usual(arrangement);
         redis.operation_timeout = BUDGET;
         let background = Background::start().unwrap();
         let store = SessionStore::Redis(Redis::start(&redis, Use::Sessions, &background));
-        Self::on(desks, plan, store, Arc::default(), Some(server), background)
+        Self::on(desks, plan, store, background)
     }
 
-    fn on(
-        desks: usize,
-        plan: &DeskPlan,
-        store: SessionStore,
-        ahead_micros: Arc<AtomicU64>,
-        server: Option<RedisServer>,
-        background: Background,
-    ) -> Self {
+    fn on(desks: usize, plan: &DeskPlan, store: SessionStore, background: Background) -> Self {
         let desk = || {
             let background = Background::start().unwrap();
             Desk::on(plan.clone(), store.clone(), background).unwrap()
@@ -83,8 +115,9 @@ impl Fleet {
         Self {
             desks: (0..desks).map(|_| desk()).collect(),
             store: store.clone(),
-            ahead_micros,
-            server,
+            ahead_micros: Arc::default(),
+            server: None,
+            _cluster: None,
             _background: background,
         }
     }
