@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -12,7 +13,9 @@ use http::header::{IF_MATCH, SET_COOKIE};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde::Serialize;
 use serde_json::json;
-use tidegate_core::session::{Expect, Fields, Format, Name, Op, Replication, Value, Version};
+use tidegate_core::session::{
+    Expect, Fields, Format, Name, Op, Replication, SessionId, Uid, Value, Version,
+};
 use tidegate_store::Reason;
 use tidegate_store::desk::{DeskError, DeskPatched, Patch, Seen, SignIn, Standing, Visit};
 
@@ -97,33 +100,9 @@ pub(crate) async fn create(
     body: Bytes,
 ) -> Result<Response, Problem> {
     asked.only(&[])?;
-    let object = Object::of_body(&body)?;
-    object.only(&["uid", "tier"])?;
-    let (uid, tier) = (object.uid_if_set("uid")?, object.name_if_set("tier")?);
-    for _ in 0..DRAWS_MAX {
-        let minted = api.mint.draw(None);
-        let made = match uid.clone() {
-            None => {
-                api.desk
-                    .create(minted.id, Vec::new(), Vec::new(), budget)
-                    .await
-            }
-            Some(uid) => {
-                let sign_in = SignIn {
-                    old: None,
-                    new: minted.id,
-                    uid,
-                    tier: tier.clone(),
-                };
-                api.desk.sign_in(sign_in, budget).await
-            }
-        };
-        match made {
-            Err(DeskError::Taken) => {}
-            made => return Ok(with_cookie(StatusCode::CREATED, &made?, &minted)),
-        }
-    }
-    Err(DeskError::Taken.into())
+    let user = user(&body)?;
+    let (seen, minted) = drawn(&api, None, user, budget).await?;
+    Ok(with_cookie(StatusCode::CREATED, &seen, &minted))
 }
 
 /// `POST /v1/sessions/{session}/rotate`
@@ -135,39 +114,61 @@ pub(crate) async fn rotate(
     body: Bytes,
 ) -> Result<Response, Problem> {
     asked.only(&[])?;
-    let object = Object::of_body(&body)?;
+    let user = user(&body)?;
+    let (seen, minted) = drawn(&api, Some(id), user, budget).await?;
+    Ok(with_cookie(StatusCode::OK, &seen, &minted))
+}
+
+/// A user who signs in, and their tier.
+type User = (Uid, Option<Name>);
+
+/// The user whom `body` names.
+fn user(body: &[u8]) -> Result<Option<User>, Problem> {
+    let object = Object::of_body(body)?;
     object.only(&["uid", "tier"])?;
-    let (uid, tier) = (object.uid_if_set("uid")?, object.name_if_set("tier")?);
-    if uid.is_none() && tier.is_some() {
-        return Err(Problem::invalid(
+    let tier = object.name_if_set("tier")?;
+    match object.uid_if_set("uid")? {
+        Some(uid) => Ok(Some((uid, tier))),
+        None if tier.is_some() => Err(Problem::invalid(
             "tier",
             "a tier is given to a user: add uid",
-        ));
+        )),
+        None => Ok(None),
     }
+}
+
+/// A session under a fresh id: the one that is called `old` so far, or a new one. It is `user`'s if
+/// there is one, and else whose it was.
+async fn drawn(
+    api: &Api,
+    old: Option<SessionId>,
+    user: Option<User>,
+    budget: Duration,
+) -> Result<(Seen, Minted), Problem> {
     for _ in 0..DRAWS_MAX {
-        let minted = api.mint.draw(Some(id.tag()));
-        let made = match uid.clone() {
-            None => {
-                let successor = minted.successor.clone();
-                let rotated = api.desk.rotate(&id, minted.id, successor, budget).await;
-                match rotated {
-                    Ok(visit) => Ok(seen(visit)?),
-                    Err(error) => Err(error),
-                }
-            }
-            Some(uid) => {
+        let minted = api.mint.draw(old.map(|old| old.tag()));
+        let made = match (&user, &old) {
+            (Some((uid, tier)), old) => {
                 let sign_in = SignIn {
-                    old: Some(id),
+                    old: *old,
                     new: minted.id,
-                    uid,
+                    uid: uid.clone(),
                     tier: tier.clone(),
                 };
-                api.desk.sign_in(sign_in, budget).await
+                api.desk.sign_in(sign_in, budget).await.map(Visit::Open)
+            }
+            (None, Some(old)) => {
+                let successor = minted.successor.clone();
+                api.desk.rotate(old, minted.id, successor, budget).await
+            }
+            (None, None) => {
+                let made = api.desk.create(minted.id, Vec::new(), Vec::new(), budget);
+                made.await.map(Visit::Open)
             }
         };
         match made {
             Err(DeskError::Taken) => {}
-            made => return Ok(with_cookie(StatusCode::OK, &made?, &minted)),
+            made => return Ok((seen(made?)?, minted)),
         }
     }
     Err(DeskError::Taken.into())

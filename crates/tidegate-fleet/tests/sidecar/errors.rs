@@ -146,6 +146,7 @@ fn bodies_that_make_no_sense_are_refused_by_the_member() {
     for (path, body, field) in [
         ("/v1/sessions", r#"{"uid":""}"#, "uid"),
         ("/v1/sessions", r#"{"user":"a"}"#, "user"),
+        ("/v1/sessions", r#"{"tier":"gold"}"#, "tier"),
         ("/v1/users/ada/sign-out", r#"{"except":"x"}"#, "except"),
         (
             "/v1/events/ack",
