@@ -9,7 +9,7 @@
 pub mod capsule;
 pub mod durability;
 pub mod id;
-mod json;
+pub mod json;
 pub mod layout;
 pub mod lifetime;
 pub mod merge;

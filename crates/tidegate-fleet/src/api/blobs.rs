@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use tidegate_core::session::{Expect, Fields, Format, Op, Value, Version};
+use tidegate_core::session::{Expect, Fields, Format, Op, Value, Version, json};
 use tidegate_store::desk::Patch;
 
 use super::Api;
@@ -83,9 +83,9 @@ fn format(headers: &HeaderMap, body: &[u8]) -> Result<Format, Problem> {
     let kind = header(headers, &CONTENT_TYPE)?.unwrap_or("application/octet-stream");
     let kind = kind.split(';').next().unwrap_or_default().trim();
     match kind.to_ascii_lowercase().as_str() {
-        "application/json" => match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
-            Ok(_) => Ok(Format::Json),
-            Err(error) => Err(Problem::invalid("body", format!("it is no JSON: {error}"))),
+        "application/json" => match json::check(body) {
+            Ok(()) => Ok(Format::Json),
+            Err(why) => Err(Problem::invalid("body", why.to_string())),
         },
         "text/plain" => match std::str::from_utf8(body) {
             Ok(_) => Ok(Format::Text),

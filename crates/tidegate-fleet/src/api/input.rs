@@ -144,7 +144,12 @@ impl<'t> Object<'t> {
 
     /// What is said about the member `name`.
     pub(crate) fn wrong(&self, name: &str, wanted: &str) -> Problem {
-        Problem::invalid(self.place(name), format!("it must be {wanted}"))
+        self.bad(name, format!("it must be {wanted}"))
+    }
+
+    /// The member `name` makes no sense, for the reason in `detail`.
+    pub(crate) fn bad(&self, name: &str, detail: String) -> Problem {
+        Problem::invalid(self.place(name), detail)
     }
 
     fn read<T: serde::Deserialize<'t>>(&self, name: &str, wanted: &str) -> Result<T, Problem> {

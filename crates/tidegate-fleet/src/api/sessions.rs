@@ -12,9 +12,8 @@ use bytes::Bytes;
 use http::header::{IF_MATCH, SET_COOKIE};
 use http::{HeaderMap, HeaderName, StatusCode};
 use serde::Serialize;
-use serde_json::json;
 use tidegate_core::session::{
-    Expect, Fields, Format, Name, Op, Replication, SessionId, Uid, Value, Version,
+    Expect, Fields, Format, Name, Op, Replication, SessionId, Uid, Value, Version, json,
 };
 use tidegate_store::Reason;
 use tidegate_store::desk::{DeskError, DeskPatched, Patch, Seen, SignIn, Standing, Visit};
@@ -193,7 +192,10 @@ pub(crate) async fn destroy(
         }
     };
     let existed = api.desk.destroy(&id, reason, budget).await?;
-    Ok(answer(StatusCode::OK, &json!({ "existed": existed })))
+    Ok(answer(
+        StatusCode::OK,
+        &serde_json::json!({ "existed": existed }),
+    ))
 }
 
 /// What a visit found.
@@ -297,7 +299,9 @@ fn value(object: &Object<'_>) -> Result<Value, Problem> {
     let (format, bytes) = match form {
         "value" => {
             let raw = object.raw("value").map(|raw| raw.get()).unwrap_or_default();
-            (Format::Json, raw.as_bytes().to_vec())
+            let bytes = raw.as_bytes();
+            json::check(bytes).map_err(|why| object.bad("value", why.to_string()))?;
+            (Format::Json, bytes.to_vec())
         }
         "text" => (Format::Text, object.text("text")?.into_bytes()),
         "integer" => {
@@ -439,7 +443,7 @@ fn refusal(patched: DeskPatched) -> Problem {
                 ),
             )
             .about(field)
-            .with("version", json!(version.0))
+            .with("version", serde_json::json!(version.0))
             .with("current", shown)
         }
         DeskPatched::TooLarge {

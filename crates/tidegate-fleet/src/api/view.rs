@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tidegate_core::session::{Attribute, Format, Value, Version};
+use tidegate_core::session::{Attribute, Format, Value, Version, json};
 use tidegate_core::time::Wall;
 use tidegate_store::desk::{Seen, Standing};
 
@@ -118,9 +118,12 @@ fn readable(value: &Value) -> Option<Box<RawValue>> {
             let number: i64 = text.parse().ok()?;
             serde_json::value::to_raw_value(&number).ok()
         }
-        Format::Json => serde_json::from_str::<&RawValue>(text)
-            .ok()
-            .map(ToOwned::to_owned),
+        // What came by another way may be more than a reader takes, and it would not have the rest
+        // of the answer either.
+        Format::Json => {
+            json::check(&value.bytes).ok()?;
+            RawValue::from_string(text.to_owned()).ok()
+        }
         Format::MessagePack | Format::Bytes | Format::Pointer | Format::Other(_) => None,
     }
 }
@@ -183,4 +186,27 @@ pub(crate) fn is_known(headers: &HeaderMap, version: Version) -> bool {
 /// The answer to a caller that has it already.
 pub(crate) fn not_modified(version: Version) -> Response {
     with_etag(StatusCode::NOT_MODIFIED.into_response(), version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_a_reader_could_stumble_over_is_shown_as_bytes() {
+        let shown = |text: &str| {
+            let value = Value {
+                format: Format::Json,
+                bytes: text.as_bytes().to_vec(),
+            };
+            let version = Version(1);
+            let view = AttributeView::of(&Attribute { version, value });
+            (view.value.is_some(), view.base64.is_some())
+        };
+
+        assert_eq!(shown("[1.50]"), (true, false));
+        for odd in ["[1e400]", "[", &"[".repeat(100)] {
+            assert_eq!(shown(odd), (false, true), "{odd}");
+        }
+    }
 }

@@ -20,6 +20,14 @@ const PATCHES: &[(&str, &str)] = &[
     (r#"{"ops":[{"op":"add","name":"a"}]}"#, "ops[0].op"),
     (r#"{"ops":[{"op":"set","name":"a"}]}"#, "ops[0].value"),
     (
+        r#"{"ops":[{"op":"set","name":"a","value":{"price":1e400}}]}"#,
+        "ops[0].value",
+    ),
+    (
+        r#"{"ops":[{"op":"increment","name":"n"},{"op":"set","name":"a","value":["\ud800"]}]}"#,
+        "ops[1].value",
+    ),
+    (
         r#"{"ops":[{"op":"set","name":"a","text":"","integer":1}]}"#,
         "ops[0].value",
     ),
@@ -172,6 +180,41 @@ fn bodies_that_make_no_sense_are_refused_by_the_member() {
         r#"{"ops":[{"op":"increment","name":"a"}]}"#,
     );
     assert_eq!(refused.json()["field"], "Idempotency-Key");
+}
+
+#[test]
+fn json_that_some_language_could_not_read_back_is_refused_with_the_limit() {
+    let site = Site::new();
+    let session = site.session();
+    let path = format!("/v1/sessions/{session}");
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+
+    for (value, limit) in [
+        (nested(61), "60 deep"),
+        (nested(1500), "60 deep"),
+        ("1e400".to_owned(), "1.8e308"),
+        (format!("[-{}]", "9".repeat(310)), "1.8e308"),
+    ] {
+        let patch = format!("{{\"ops\":[{{\"op\":\"set\",\"name\":\"a\",\"value\":{value}}}]}}");
+        for refused in [
+            site.ask("PATCH", &path, &patch),
+            site.ask("PUT", &format!("{path}/blobs/a"), &value),
+        ] {
+            assert_eq!(refused.status, 400, "{value}: {refused:?}");
+            let detail = refused.json()["detail"].to_string();
+            assert!(detail.contains(limit), "{detail}");
+        }
+    }
+
+    let found = site.ask("GET", &path, "").json();
+    assert_eq!(found["attributes"], json!({}));
+    let deepest = nested(60);
+    site.patch(
+        &session,
+        &format!("{{\"op\":\"set\",\"name\":\"a\",\"value\":{deepest}}}"),
+    );
+    let found = site.ask("GET", &path, "");
+    assert!(String::from_utf8_lossy(&found.body).contains(&deepest));
 }
 
 #[test]

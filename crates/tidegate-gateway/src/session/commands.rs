@@ -12,7 +12,7 @@
 //! A line that is not exactly that is void as a whole; other lines stand.
 
 use http::{HeaderName, HeaderValue};
-use tidegate_core::session::{Expect, Format, Name, Op, Uid, Value, Version};
+use tidegate_core::session::{Expect, Format, Name, Op, Uid, Value, Version, json};
 
 use crate::session::item::{Item, Malformed, Reader};
 
@@ -280,7 +280,7 @@ fn format_of(given: &Item<'_>) -> Result<Format, Malformed> {
     }
 }
 
-/// The value of an attribute. What is said to be text or JSON is.
+/// The value of an attribute. What is said to be text, or JSON that everybody reads, is.
 fn value(item: Item<'_>, format: Option<Format>) -> Result<Value, Malformed> {
     let (usual, bytes) = match item {
         Item::Text(text) => (Format::Text, text.into_owned().into_bytes()),
@@ -294,7 +294,7 @@ fn value(item: Item<'_>, format: Option<Format>) -> Result<Value, Malformed> {
     let fits = match format {
         Format::Text => text().is_ok(),
         Format::Integer => text()?.parse::<i64>().is_ok(),
-        Format::Json => serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok(),
+        Format::Json => json::check(&bytes).is_ok(),
         _ => true,
     };
     fits.then_some(Value { format, bytes }).ok_or(Malformed)
@@ -439,6 +439,7 @@ mod tests {
             ("tidegate-set", "a=b;as=xml"),
             ("tidegate-set", "a=b;as=integer"),
             ("tidegate-set", "a=\"{\";as=json"),
+            ("tidegate-set", "a=\"[1e400]\";as=json"),
             ("tidegate-set", "a=:/w==:;as=text"),
             ("tidegate-set", "a$=1"),
             ("tidegate-del", ""),
