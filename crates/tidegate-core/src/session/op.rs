@@ -8,7 +8,7 @@ use super::id::Uid;
 use super::value::{Name, Value, Version};
 
 /// One change of one attribute or counter. The changes of a patch happen together or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Gives an attribute a value.
     Set {
@@ -43,7 +43,7 @@ pub enum Op {
 }
 
 /// What a change requires of the attribute as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expect {
     /// Nothing: the last writer wins.
     Any,

@@ -144,6 +144,17 @@ pub enum Patched {
     Gone(Gone),
 }
 
+impl Patched {
+    /// Whether the patch was made, or may have been: under another reply it was not and never will
+    /// be.
+    pub const fn may_stand(&self) -> bool {
+        matches!(
+            self,
+            Self::Applied { .. } | Self::AlreadyApplied { .. } | Self::TooOld
+        )
+    }
+}
+
 /// The reply to a change of id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rotated {

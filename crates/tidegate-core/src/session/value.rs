@@ -37,7 +37,7 @@ pub enum Format {
 }
 
 /// A value and how to read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Value {
     /// How to read it.
     pub format: Format,

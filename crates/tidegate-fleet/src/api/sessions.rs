@@ -461,6 +461,11 @@ fn refusal(patched: DeskPatched) -> Problem {
             format!("{name} is an attribute and no counter; nothing was changed"),
         )
         .about(name.as_str()),
+        DeskPatched::KeyReused => unprocessable(
+            "key_reused",
+            "it names another change of this session; nothing was changed".to_owned(),
+        )
+        .about("Idempotency-Key"),
         DeskPatched::TooOld => Problem::new(
             StatusCode::CONFLICT,
             "too_old",

@@ -181,6 +181,55 @@ fn a_change_that_is_sent_again_under_its_key_is_made_once() {
 }
 
 #[test]
+fn a_key_that_names_a_change_is_not_taken_for_another() {
+    let site = Site::new();
+    let session = site.session();
+    let path = format!("/v1/sessions/{session}");
+    let key = [("Idempotency-Key", "order-17")];
+    let by = |by: u32| format!(r#"{{"ops":[{{"op":"increment","name":"n","by":{by}}}]}}"#);
+    assert_eq!(site.ask_with("PATCH", &path, &key, &by(5)).status, 200);
+
+    let other = site.ask_with("PATCH", &path, &key, &by(6));
+    let blob = site.ask_with("PUT", &format!("{path}/blobs/a"), &key, "{}");
+
+    for refused in [other, blob] {
+        assert_eq!(refused.status, 422, "{refused:?}");
+        let said = refused.json();
+        assert_eq!(
+            (&said["reason"], &said["field"]),
+            (&json!("key_reused"), &json!("Idempotency-Key"))
+        );
+    }
+    let again = site.ask_with("PATCH", &path, &key, &by(5));
+    assert_eq!(again.json()["repeated"], true);
+    let found = site.ask("GET", &path, "").json();
+    assert_eq!(found["counters"], json!({ "n": 5 }));
+    assert_eq!(found["attributes"], json!({}));
+    // A key is its session's.
+    let elsewhere = format!("/v1/sessions/{}", site.session());
+    let elsewhere = site.ask_with("PATCH", &elsewhere, &key, &by(6));
+    assert_eq!(elsewhere.json()["counters"], json!({ "n": 6 }));
+}
+
+#[test]
+fn a_key_under_which_nothing_was_changed_may_name_another_change() {
+    let site = Site::new();
+    let session = site.session();
+    let path = format!("/v1/sessions/{session}");
+    let key = [("Idempotency-Key", "order-17")];
+    let set = |expected: &str| {
+        format!(r#"{{"ops":[{{"op":"set","name":"cart","text":"x","if":{expected}}}]}}"#)
+    };
+
+    let conflict = site.ask_with("PATCH", &path, &key, &set("7"));
+    let made = site.ask_with("PATCH", &path, &key, &set("\"absent\""));
+
+    assert_eq!((conflict.status, made.status), (409, 200));
+    assert_eq!(made.json()["repeated"], false);
+    assert_eq!(site.ask_with("PATCH", &path, &key, &set("7")).status, 422);
+}
+
+#[test]
 fn a_sign_in_gives_another_id_and_leaves_what_is_not_carried() {
     let site = Site::new();
     let old = site.session();

@@ -315,7 +315,8 @@ pub(crate) fn dropped(patched: &DeskPatched) -> Option<Dropped> {
         DeskPatched::TooLarge { .. } => Some(Dropped::TooLarge),
         DeskPatched::Overflow { .. } => Some(Dropped::Overflow),
         DeskPatched::WrongKind { .. } => Some(Dropped::WrongKind),
-        DeskPatched::TooOld | DeskPatched::Late => Some(Dropped::Late),
+        // The gateway gives its patches no names.
+        DeskPatched::TooOld | DeskPatched::Late | DeskPatched::KeyReused => Some(Dropped::Late),
         DeskPatched::Gone(Gone::Replaced) => Some(Dropped::Replaced),
         DeskPatched::Gone(_) => Some(Dropped::Gone),
     }

@@ -10,8 +10,9 @@ use super::opened::Standing;
 pub struct Patch {
     /// The changes, made together or not at all.
     pub ops: Vec<Op>,
-    /// The client's name for this patch: sent again under the same name within a minute it changes
-    /// nothing. At most [`Patch::KEY_LEN_MAX`] bytes count.
+    /// The client's name for this patch: sent again to this desk under the same name within a minute
+    /// it changes nothing, and other changes under that name are refused. At most
+    /// [`Patch::KEY_LEN_MAX`] bytes count.
     pub key: Option<String>,
 }
 
@@ -62,6 +63,8 @@ pub enum DeskPatched {
         /// The attribute.
         name: Name,
     },
+    /// The client has called other changes by the name of this patch; nothing was changed.
+    KeyReused,
     /// So many later patches were made that it cannot be told whether this one was; nothing was
     /// changed.
     TooOld,

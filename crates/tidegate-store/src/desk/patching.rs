@@ -37,7 +37,10 @@ impl Shared {
             Err(_) => return Ok(self.told(DeskPatched::Late)),
         };
         let Patch { mut ops, key } = patch;
-        let seq = self.seq(id, key);
+        let Ok(called) = self.call_it(id, key, &ops) else {
+            return Ok(self.told(DeskPatched::KeyReused));
+        };
+        let seq = called.seq;
         match self.route(id) {
             Route::Live => {}
             Route::Away => return self.patch_away(id, ticket, ops, seq),
@@ -45,7 +48,10 @@ impl Shared {
         }
         match self.put_outside(id, &mut ops, until).await {
             Ok(()) => {}
-            Err(NotOutside::Oversized(value)) => return Ok(self.told(self.oversized(value))),
+            Err(NotOutside::Oversized(value)) => {
+                called.let_go();
+                return Ok(self.told(self.oversized(value)));
+            }
             Err(NotOutside::Forged) => {
                 let what = "a pointer is not an application's to set";
                 return Err(DeskError::Odd(what.to_owned()));
@@ -63,7 +69,12 @@ impl Shared {
             sent = self.send(id, &ops, seq, class, until).await;
         }
         match self.heard(id, sent) {
-            Ok(acked) => self.settle(id, &ops, class, acked, left_behind),
+            Ok(acked) => {
+                if !acked.reply.may_stand() {
+                    called.let_go();
+                }
+                self.settle(id, &ops, class, acked, left_behind)
+            }
             Err(_) => self.patch_away(id, ticket, ops, seq),
         }
     }
@@ -213,6 +224,7 @@ impl Shared {
             DeskPatched::TooLarge { .. } => Count::PatchTooLarge,
             DeskPatched::Overflow { .. }
             | DeskPatched::WrongKind { .. }
+            | DeskPatched::KeyReused
             | DeskPatched::TooOld
             | DeskPatched::Late
             | DeskPatched::Gone(_) => Count::PatchRefused,

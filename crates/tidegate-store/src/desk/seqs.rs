@@ -1,10 +1,12 @@
 //! Names for patches, so that none is made twice.
 
 use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::sync::Cache;
-use tidegate_core::session::{OpSeq, SessionId, Writer};
+use tidegate_core::session::{Op, OpSeq, SessionId, Writer};
 
 use super::Shared;
 use super::patch::Patch;
@@ -16,8 +18,27 @@ const KEYS_MAX: usize = 16_384;
 pub(super) struct Seqs {
     writer: Writer,
     last: AtomicU64,
-    keyed: Cache<(SessionId, String), OpSeq>,
+    keyed: Cache<(SessionId, String), Arc<Keyed>>,
+    prints: RandomState,
 }
+
+/// A client's own name for a patch.
+struct Keyed {
+    seq: OpSeq,
+    /// Of the changes that are so called; 0 when nothing was changed under the name.
+    print: AtomicU64,
+}
+
+/// A patch as it is called in the store.
+pub(super) struct Called {
+    pub(super) seq: OpSeq,
+    /// With the print of its changes.
+    keyed: Option<(Arc<Keyed>, u64)>,
+}
+
+/// The client has called other changes by this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyReused;
 
 impl Seqs {
     /// Names of a desk whose life is called `incarnation`.
@@ -30,6 +51,7 @@ impl Seqs {
             },
             last: AtomicU64::new(0),
             keyed: Cache::new(KEYS_MAX),
+            prints: RandomState::new(),
         }
     }
 
@@ -39,6 +61,19 @@ impl Seqs {
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
         }
     }
+
+    fn keyed(&self, id: &SessionId, mut key: String) -> Arc<Keyed> {
+        let end = key.floor_char_boundary(Patch::KEY_LEN_MAX);
+        key.truncate(end);
+        let drawn = || {
+            Ok::<_, Infallible>(Arc::new(Keyed {
+                seq: self.next(),
+                print: AtomicU64::new(0),
+            }))
+        };
+        let Ok(keyed) = self.keyed.get_or_insert_with(&(*id, key), drawn);
+        keyed
+    }
 }
 
 impl Shared {
@@ -47,16 +82,37 @@ impl Shared {
         self.seqs.next()
     }
 
-    /// The name of the patch that the client calls `key`: the same for the same key.
-    pub(super) fn seq(&self, id: &SessionId, key: Option<String>) -> OpSeq {
-        let Some(mut key) = key else {
-            return self.seqs.next();
+    /// What the patch `ops` is called that the client calls `key`: the same for the same key.
+    pub(super) fn call_it(
+        &self,
+        id: &SessionId,
+        key: Option<String>,
+        ops: &[Op],
+    ) -> Result<Called, KeyReused> {
+        let Some(key) = key else {
+            let seq = self.seqs.next();
+            return Ok(Called { seq, keyed: None });
         };
-        let end = key.floor_char_boundary(Patch::KEY_LEN_MAX);
-        key.truncate(end);
-        let named = (*id, key);
-        let drawn = || Ok::<_, Infallible>(self.seqs.next());
-        let Ok(seq) = self.seqs.keyed.get_or_insert_with(&named, drawn);
-        seq
+        let keyed = self.seqs.keyed(id, key);
+        let print = self.seqs.prints.hash_one(ops).max(1);
+        let there = (keyed.print).compare_exchange(0, print, Ordering::Relaxed, Ordering::Relaxed);
+        match there {
+            Err(there) if there != print => Err(KeyReused),
+            _ => Ok(Called {
+                seq: keyed.seq,
+                keyed: Some((keyed, print)),
+            }),
+        }
+    }
+}
+
+impl Called {
+    /// Notes that the store has refused it: other changes may have the name.
+    pub(super) fn let_go(&self) {
+        if let Some((keyed, print)) = &self.keyed {
+            let (from, order) = (*print, Ordering::Relaxed);
+            // Where it is another by now, others have it already.
+            let _ = keyed.print.compare_exchange(from, 0, order, order);
+        }
     }
 }
