@@ -6,10 +6,11 @@
 
 mod api;
 mod counts;
+mod drain;
 mod mint;
 mod plan;
 mod server;
-mod stall;
+mod stream;
 
 pub use counts::Tally;
 pub use mint::{Mint, Minted};

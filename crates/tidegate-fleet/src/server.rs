@@ -12,25 +12,28 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, ORIGIN};
+use http::request::Parts;
 use http::uri::Authority;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tidegate_store::desk::Desk;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
+use tokio::time::Instant;
 
 use crate::api::{Api, EVENTS_PATH, Problem, WAIT_MS_MAX};
 use crate::counts::{Counts, Tally};
+use crate::drain::drain;
 use crate::mint::Mint;
 use crate::plan::{Listen, SidecarPlan};
-use crate::stall::Watched;
+use crate::stream::{Arrival, Watched};
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -41,8 +44,6 @@ const HEADERS_MAX: usize = 64;
 const POLLS_MAX: usize = 64;
 /// The socket is for its owner and group alone.
 const SOCKET_MODE: u32 = 0o660;
-/// The longest time for a head to arrive, and for a connection to be idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long to wait after the system refused a connection: it has no files left, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -260,15 +261,22 @@ fn spawn(
     tokio::spawn(async move {
         let _slot = slot;
         let timeout = shared.plan.timeout;
-        let stream = TokioIo::new(Watched::new(stream, timeout));
+        let arrival = Arrival::new();
+        let stream = TokioIo::new(Watched::new(stream, timeout, arrival.clone()));
         let service = service_fn(|request| {
-            let shared = shared.clone();
-            async move { Ok::<_, Infallible>(handle(&shared, request).await) }
+            let (shared, arrival) = (shared.clone(), arrival.clone());
+            async move {
+                let begun = arrival.is_here();
+                let response = handle(&shared, begun, request).await;
+                arrival.is_answered();
+                Ok::<_, Infallible>(response)
+            }
         });
         // An error is a client that left or that speaks no HTTP: nothing that we could answer.
         let _ = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
+            // The stream looks after that: this one also counts idle time, and is set anew for every
+            // request.
+            .header_read_timeout(None)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(stream, service)
@@ -276,39 +284,66 @@ fn spawn(
     });
 }
 
-/// Answers a request within the bounds of the plan.
-async fn handle(shared: &Shared, request: Request<Incoming>) -> Response {
-    let counts = &shared.counts;
-    counts.requests.count();
-    if let Err(problem) = check(&request, &shared.plan) {
-        counts.refused.count();
-        return problem.into_response();
-    }
-    let is_poll = request.method() == Method::GET && request.uri().path() == EVENTS_PATH;
-    let (slots, budget) = if is_poll {
-        let longest = Duration::from_millis(WAIT_MS_MAX);
-        (&shared.polls, shared.plan.timeout + longest)
-    } else {
-        (&shared.requests, shared.plan.timeout)
+/// Answers a request that `begun` then to come, within the bounds of the plan.
+async fn handle(shared: &Shared, begun: Instant, request: Request<Incoming>) -> Response {
+    shared.counts.requests.count();
+    let (parts, mut body) = request.into_parts();
+    let refused = match take_in(shared, begun, &parts, &mut body).await {
+        Ok((_slot, whole)) => return answer(shared, Request::from_parts(parts, whole)).await,
+        Err(refused) => refused,
     };
-    let Ok(_slot) = slots.try_acquire() else {
-        counts.busy.count();
-        return Problem::away("busy", "too many requests are under way").into_response();
-    };
-    let request = match read(request, &shared.plan).await {
-        Ok(request) => request,
-        Err(problem) => {
-            counts.refused.count();
-            return problem.into_response();
+    let mut response = refused.into_response();
+    if !body.is_end_stream() {
+        let closes = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, closes);
+        // Who asks before it sends will not send it now.
+        if !parts.headers.contains_key(EXPECT) {
+            tokio::spawn(drain(body, shared.plan.timeout));
         }
+    }
+    response
+}
+
+/// A place among the requests that are under way, and all of the body.
+async fn take_in<'s>(
+    shared: &'s Shared,
+    begun: Instant,
+    parts: &Parts,
+    body: &mut Incoming,
+) -> Result<(SemaphorePermit<'s>, Body), Problem> {
+    let counts = &shared.counts;
+    check(parts, body, &shared.plan).inspect_err(|_| counts.refused.count())?;
+    let slots = if is_poll(&parts.method, &parts.uri) {
+        &shared.polls
+    } else {
+        &shared.requests
     };
+    let Ok(slot) = slots.try_acquire() else {
+        counts.busy.count();
+        return Err(Problem::away("busy", "too many requests are under way"));
+    };
+    let whole = read(begun, body, &shared.plan).await;
+    let whole = whole.inspect_err(|_| counts.refused.count())?;
+    Ok((slot, whole))
+}
+
+fn is_poll(method: &Method, uri: &Uri) -> bool {
+    method == Method::GET && uri.path() == EVENTS_PATH
+}
+
+/// What the API answers in time.
+async fn answer(shared: &Shared, request: Request<Body>) -> Response {
+    let mut budget = shared.plan.timeout;
+    if is_poll(request.method(), request.uri()) {
+        budget += Duration::from_millis(WAIT_MS_MAX);
+    }
     let router = TowerToHyperService::new(shared.router.clone());
     let answer = hyper::service::Service::call(&router, request);
     match tokio::time::timeout(budget, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
         Err(_) => {
-            counts.late.count();
+            shared.counts.late.count();
             Problem::away(
                 "late",
                 "it took too long; it may have been done, or may still be",
@@ -319,11 +354,11 @@ async fn handle(shared: &Shared, request: Request<Incoming>) -> Response {
 }
 
 /// Refuses what a page in somebody's browser could send: on a loopback address it reaches us.
-fn check(request: &Request<Incoming>, plan: &SidecarPlan) -> Result<(), Problem> {
+fn check(parts: &Parts, body: &Incoming, plan: &SidecarPlan) -> Result<(), Problem> {
     let forbidden = |field, detail| {
         Err(Problem::new(StatusCode::FORBIDDEN, "not_for_browsers", detail).about(field))
     };
-    let headers = request.headers();
+    let headers = &parts.headers;
     if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
         return forbidden("Origin", "a page in a browser has no business here");
     }
@@ -336,17 +371,17 @@ fn check(request: &Request<Incoming>, plan: &SidecarPlan) -> Result<(), Problem>
             );
         }
     }
-    let length = request.body().size_hint().lower();
+    let length = body.size_hint().lower();
     if length > plan.body_bytes_max as u64 {
         return Err(too_large(plan.body_bytes_max));
     }
-    let is_put = request.method() == Method::PUT;
+    let is_put = parts.method == Method::PUT;
     let json = headers.get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default();
         kind.trim().eq_ignore_ascii_case("application/json")
     });
-    if !request.body().is_end_stream() && !is_put && !json {
+    if !body.is_end_stream() && !is_put && !json {
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "not_json",
@@ -368,25 +403,20 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// The request with all of its body, which must come in time and not be too large.
-async fn read(request: Request<Incoming>, plan: &SidecarPlan) -> Result<Request<Body>, Problem> {
-    let (parts, body) = request.into_parts();
-    let body = Limited::new(body, plan.body_bytes_max).collect();
-    let body = match tokio::time::timeout(plan.timeout, body).await {
-        Err(_) => {
-            return Err(Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "slow_body",
-                "the body did not come in time",
-            ));
-        }
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return Err(too_large(plan.body_bytes_max));
-        }
-        Ok(Err(error)) => return Err(Problem::invalid("body", error.to_string())),
-        Ok(Ok(body)) => body.to_bytes(),
-    };
-    Ok(Request::from_parts(parts, Body::from(body)))
+/// All of the body of a request that `begun` then to come. It must come in time and not be too
+/// large.
+async fn read(begun: Instant, body: &mut Incoming, plan: &SidecarPlan) -> Result<Body, Problem> {
+    let whole = Limited::new(body, plan.body_bytes_max).collect();
+    match tokio::time::timeout_at(begun + plan.timeout, whole).await {
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "slow_body",
+            "the body did not come in time",
+        )),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(plan.body_bytes_max)),
+        Ok(Err(error)) => Err(Problem::invalid("body", error.to_string())),
+        Ok(Ok(whole)) => Ok(Body::from(whole.to_bytes())),
+    }
 }
 
 fn too_large(most: usize) -> Problem {

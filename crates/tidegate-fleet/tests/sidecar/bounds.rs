@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tidegate_fleet::{Listen, SidecarError};
@@ -70,6 +70,127 @@ fn a_body_that_is_too_large_is_not_read() {
     );
     chunked += &format!("800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800));
     assert_eq!(site.send(chunked.as_bytes()).status, 413);
+}
+
+#[test]
+fn who_writes_all_of_a_large_body_before_it_reads_sees_the_answer() {
+    const LARGE: usize = 3 * 1024 * 1024;
+    let site = Site::new();
+    let mut over_tcp = plan();
+    over_tcp.listen = Listen::Loopback(([127, 0, 0, 1], 0).into());
+    let sidecar = start(over_tcp).unwrap();
+    let session = site.session();
+    let body = "x".repeat(LARGE);
+    let head = |method: &str, path: &str, more: &str| {
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}")
+    };
+    let json = "Content-Type: application/json\r\n";
+    let path = format!("/v1/sessions/{session}");
+    for (head, status, reason) in [
+        (head("PATCH", &path, json), 413, "body_too_large"),
+        (
+            head("PUT", &format!("{path}/blobs/a"), ""),
+            413,
+            "body_too_large",
+        ),
+        (
+            head("PATCH", &path, "Origin: https://evil.example\r\n"),
+            403,
+            "not_for_browsers",
+        ),
+    ] {
+        let whole = format!("{head}Content-Length: {LARGE}\r\n\r\n{body}");
+        let chunked =
+            format!("{head}Transfer-Encoding: chunked\r\n\r\n{LARGE:x}\r\n{body}\r\n0\r\n\r\n");
+        for request in [whole, chunked] {
+            for said in [
+                site.send(request.as_bytes()),
+                ask_loopback(sidecar.listen(), &request),
+            ] {
+                assert_eq!(said.status, status, "{head}: {:?}", said.status);
+                assert_eq!(said.json()["reason"], reason);
+                assert_eq!(said.header("connection"), Some("close"));
+            }
+        }
+    }
+    let small = format!(
+        "{}Content-Type: text/plain\r\nContent-Length: 300000\r\n\r\n{}",
+        head("PATCH", &path, ""),
+        "x".repeat(300_000)
+    );
+    assert_eq!(site.send(small.as_bytes()).json()["reason"], "not_json");
+}
+
+#[test]
+fn who_asks_before_it_sends_a_large_body_is_told_not_to() {
+    let site = Site::new();
+
+    let said = site.send(
+        b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+          Expect: 100-continue\r\nContent-Length: 3000000\r\n\r\n",
+    );
+
+    assert_eq!(said.status, 413);
+}
+
+#[test]
+fn a_request_that_does_not_come_to_its_end_is_not_waited_for() {
+    let mut narrow = plan();
+    narrow.connections_max = 1;
+    narrow.timeout = Duration::from_millis(200);
+    let site = Site::with(narrow);
+    for half in [
+        &b""[..],
+        b"POST /v1/sessions HT",
+        b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nConte",
+    ] {
+        let begun = Instant::now();
+        let mut slow = site.connect();
+        slow.write_all(half).unwrap();
+        slow.flush().unwrap();
+
+        // The only connection there is: it comes free because the one before is given up.
+        assert_eq!(site.ask("GET", "/v1/openapi.json", "").status, 200);
+        let mut rest = Vec::new();
+        let _ = slow.read_to_end(&mut rest);
+        assert_eq!(rest, b"", "{}", String::from_utf8_lossy(&rest));
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_head_that_comes_in_drops_is_not_waited_for() {
+    let mut hasty = plan();
+    hasty.timeout = Duration::from_millis(200);
+    let site = Site::with(hasty);
+    let mut slow = site.connect();
+    slow.write_all(b"GET /v1/openapi.json HTTP/1.1\r\nX: ")
+        .unwrap();
+
+    wait_until("the end", || slow.write_all(b"x").is_err());
+}
+
+#[test]
+fn between_two_requests_a_connection_may_rest_for_longer_than_one_may_take() {
+    let mut hasty = plan();
+    hasty.timeout = Duration::from_millis(200);
+    let site = Site::with(hasty);
+    let mut kept = site.connect();
+    let mut ask = || {
+        let request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        kept.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}\n") {
+            let mut byte = [0];
+            kept.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        answer
+    };
+
+    assert!(ask().starts_with(b"HTTP/1.1 404"));
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(ask().starts_with(b"HTTP/1.1 404"));
 }
 
 #[test]
