@@ -39,9 +39,6 @@ use crate::stream::{Arrival, Watched};
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Header fields of a request.
 const HEADERS_MAX: usize = 64;
-/// Requests that wait for the ends of sessions; they are counted apart, since each takes long and
-/// costs nothing.
-const POLLS_MAX: usize = 64;
 /// The socket is for its owner and group alone.
 const SOCKET_MODE: u32 = 0o660;
 /// How long to wait after the system refused a connection: it has no files left, most often.
@@ -83,6 +80,8 @@ pub enum SidecarError {
 struct Shared {
     router: Router,
     requests: Semaphore,
+    /// Requests that wait for the ends of sessions are counted apart: each takes long and costs
+    /// little. They leave connections for others.
     polls: Semaphore,
     connections: Arc<Semaphore>,
     plan: SidecarPlan,
@@ -126,7 +125,7 @@ impl Sidecar {
         let shared = Arc::new(Shared {
             router: Api::new(desk, mint, plan.timeout).router(),
             requests: Semaphore::new(plan.requests_max),
-            polls: Semaphore::new(POLLS_MAX),
+            polls: Semaphore::new((plan.connections_max / 2).max(1)),
             connections: Arc::new(Semaphore::new(plan.connections_max)),
             plan,
             counts: counts.clone(),

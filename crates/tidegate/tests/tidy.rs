@@ -16,9 +16,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tidegate-http", &["tidegate-core"]),
     // Its tests start real servers, and the laboratory knows how.
     ("tidegate-store", &["tidegate-core", "tidegate-lab"]),
+    // The same goes for these.
     (
         "tidegate-fleet",
-        &["tidegate-core", "tidegate-http", "tidegate-store"],
+        &[
+            "tidegate-core",
+            "tidegate-http",
+            "tidegate-store",
+            "tidegate-lab",
+        ],
     ),
     (
         "tidegate-gateway",

@@ -11,7 +11,9 @@ use http::HeaderValue;
 use serde_json::Value;
 use tidegate_core::session::{SessionId, SlotTag};
 use tidegate_fleet::{Listen, Mint, Minted, Sidecar, SidecarError, SidecarPlan};
-use tidegate_store::desk::{Desk, DeskPlan};
+use tidegate_lab::peers::RedisServer;
+use tidegate_store::desk::{Backend, Desk, DeskPlan};
+use tidegate_store::redis::{Address, Arrangement, RedisPlan};
 
 /// Longest wait for anything that is expected to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +54,11 @@ pub(crate) fn plan() -> SidecarPlan {
 
 /// Starts `plan` over a fresh store.
 pub(crate) fn start(plan: SidecarPlan) -> Result<Sidecar, SidecarError> {
-    let desk = Desk::start(DeskPlan::default()).unwrap();
+    start_over(plan, DeskPlan::default())
+}
+
+fn start_over(plan: SidecarPlan, desk: DeskPlan) -> Result<Sidecar, SidecarError> {
+    let desk = Desk::start(desk).unwrap();
     let mint = Mint::new(|tag| {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let tag = tag.unwrap_or_else(|| SlotTag::from_bits(u32::try_from(number).unwrap()));
@@ -81,6 +87,28 @@ impl Site {
             sidecar: start(plan).unwrap(),
             socket,
         }
+    }
+
+    /// A sidecar over Redis, with a patience that no machine is too busy for.
+    pub(crate) fn on_redis(plan: SidecarPlan, server: &RedisServer) -> Self {
+        let Listen::Socket(socket) = plan.listen.clone() else {
+            panic!("a socket")
+        };
+        let address = Address::parse(&server.address().to_string()).unwrap();
+        let mut redis = RedisPlan::usual(Arrangement::Standalone(address));
+        redis.operation_timeout = PATIENCE;
+        let desk = DeskPlan {
+            backend: Backend::Redis(redis),
+            operation: PATIENCE,
+            ..DeskPlan::default()
+        };
+        let sidecar = start_over(plan, desk).unwrap();
+        let site = Self { sidecar, socket };
+        wait_until("the store", || {
+            let made = site.ask("POST", "/v1/sessions", "");
+            made.status == 201 && made.json()["state"] == "ok"
+        });
+        site
     }
 
     /// Sends a request with JSON, or without a body.
