@@ -118,7 +118,8 @@ impl Visit<'_> {
     ///
     /// It waits as what its cookies show without anybody being asked, and its session is asked for
     /// once it has its slot: whatever is refused for want of capacity, at once or after a wait, has cost
-    /// the store nothing. Where there are no tickets the class cannot be known without asking, and the
+    /// the store nothing. A ticket whose session turns out to be over has got its slot for the last
+    /// time: the desk knows then. Where there are no tickets the class cannot be known without asking, and the
     /// question comes first, unless even the highest class would be refused.
     async fn receive(
         &mut self,
@@ -159,16 +160,10 @@ impl Visit<'_> {
         self.label.class = facts.class;
         self.arrived();
         let mut slot = self.enter(facts, expects_continue, upload).await?;
-        let claimed = facts.class;
         let guest = self.ask(claim, usual, &mut facts).await;
         if let Err(left) = self.require_store(&guest) {
             slot.give_back();
             return Err(left);
-        }
-        if facts.class.is_below(claimed) {
-            // What the ticket tells of is over.
-            slot.give_back();
-            slot = self.enter(facts, expects_continue, upload).await?;
         }
         if let Guest::Known(_) = guest {
             slot.send(self.now, facts.class);

@@ -101,7 +101,11 @@ impl<'r> Claim<'r> {
             return has_token.then(|| self.plan.highest_class());
         }
         let (plan, now) = (self.plan, self.desk.now());
+        let desk = self.desk;
         let ticket = &self.issued()?.ticket;
+        if desk.is_over(&ticket.id) {
+            return None;
+        }
         let principal = ticket.principal.as_ref();
         let principal = principal.filter(|_| now < ticket.deadline)?;
         Some(plan.class_of(principal.tier.as_ref()))

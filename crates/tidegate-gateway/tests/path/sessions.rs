@@ -270,6 +270,7 @@ async fn a_ticket_whose_session_is_over_is_no_way_past_others() {
     let mut talk = Talk::begin(&site, &app).await;
     let user = cookies(&talk.turn("", "tidegate-rotate: uid=7\r\n").await.1);
     talk.turn(&user, "tidegate-destroy: ?1\r\n").await;
+    let asked = site.asked();
 
     let mut inside = site.client().await;
     inside.get("/inside").await;
@@ -277,24 +278,21 @@ async fn a_ticket_whose_session_is_over_is_no_way_past_others() {
     let (mut nobody, mut signed_out) = (site.client().await, site.client().await);
     nobody.get("/nobody").await;
     site.settles_at(1, 1).await;
-    signed_out
-        .get_with("/signed-out", &cookie_line(&user))
-        .await;
+    let line = cookie_line(&user);
+    signed_out.get_with("/signed-out", &line).await;
     site.settles_at(1, 2).await;
 
     for path in ["/nobody", "/signed-out"] {
         call.write(answer("")).await;
         call = app.call().await;
-        assert!(
-            call.head.starts_with(&format!("GET {path} ")),
-            "{}",
-            call.head
-        );
+        let begins = format!("GET {path} ");
+        assert!(call.head.starts_with(&begins), "{}", call.head);
     }
     call.write(answer("")).await;
     assert_eq!(nobody.read().await.status(), 200);
     assert_eq!(signed_out.read().await.status(), 200);
-    site.settles_at(0, 0).await;
+    // What has been ended here is known to be over.
+    assert_eq!(site.asked(), asked);
 }
 
 #[tokio::test]

@@ -142,10 +142,10 @@ impl Site {
         }
     }
 
-    /// How many sessions have been asked for.
+    /// How often the store has been asked for a session.
     pub(crate) fn asked(&self) -> u64 {
         let stats = self.desk.as_ref().expect("a site with sessions").stats();
-        stats.opened + stats.opened_gone
+        stats.opened
     }
 
     pub(crate) async fn client(&self) -> Client {

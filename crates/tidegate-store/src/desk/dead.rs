@@ -7,8 +7,8 @@ use tidegate_core::session::{Gone, SessionId};
 const IDS_MAX: usize = 65_536;
 
 /// Ids that this desk killed, or heard the store say so of. A dead id never lives again, so nothing
-/// is ever taken out. The store remembers them as well: these are for when it is away, and a copy or
-/// a ticket would vouch for them.
+/// is ever taken out. The store remembers them as well: with these it is not asked again, and when it is
+/// away no copy and no ticket vouches for them.
 pub(super) struct Dead(Cache<SessionId, End>);
 
 /// How an id died.
@@ -16,11 +16,23 @@ pub(super) struct Dead(Cache<SessionId, End>);
 enum End {
     /// With its session.
     Destroyed,
+    /// Its user has signed out everywhere. The store has yet to be told that this session ends with it,
+    /// which may have to be tried more than once.
+    Outdated,
     /// Somebody signed in with it.
     Replaced {
         /// The session that they signed in to, if that is known.
         heir: Option<SessionId>,
     },
+}
+
+impl End {
+    const fn told(self) -> Gone {
+        match self {
+            Self::Destroyed | Self::Outdated => Gone::Destroyed,
+            Self::Replaced { .. } => Gone::Replaced,
+        }
+    }
 }
 
 impl Dead {
@@ -31,6 +43,11 @@ impl Dead {
     /// Notes that `id` was ended.
     pub(super) fn note(&self, id: SessionId) {
         self.0.insert(id, End::Destroyed);
+    }
+
+    /// Notes that the user of `id` has signed out everywhere.
+    pub(super) fn note_outdated(&self, id: SessionId) {
+        self.0.insert(id, End::Outdated);
     }
 
     /// Notes that somebody signed in with `id`, and to what if that is known.
@@ -47,16 +64,19 @@ impl Dead {
 
     /// What is told to who comes with `id`; `None` when it may be alive.
     pub(super) fn gone(&self, id: &SessionId) -> Option<Gone> {
-        Some(match self.0.get(id)? {
-            End::Destroyed => Gone::Destroyed,
-            End::Replaced { .. } => Gone::Replaced,
-        })
+        self.0.get(id).map(End::told)
+    }
+
+    /// The same for who need not ask the store, as it knows too.
+    pub(super) fn gone_for_all(&self, id: &SessionId) -> Option<Gone> {
+        let end = self.0.get(id).filter(|end| *end != End::Outdated);
+        end.map(End::told)
     }
 
     /// The session that somebody signed in to with `id`, if that is known.
     pub(super) fn heir(&self, id: &SessionId) -> Option<SessionId> {
         match self.0.get(id)? {
-            End::Destroyed => None,
+            End::Destroyed | End::Outdated => None,
             End::Replaced { heir } => heir,
         }
     }

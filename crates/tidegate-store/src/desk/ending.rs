@@ -76,7 +76,7 @@ impl Shared {
         let others: Vec<_> = others.filter(|id| Some(*id) != except).copied().collect();
         for id in &others {
             self.l1.forget(id);
-            self.dead.note(*id);
+            self.dead.note_outdated(*id);
             self.errands.send(Errand::Destroy {
                 id: *id,
                 uid: Some(uid.clone()),

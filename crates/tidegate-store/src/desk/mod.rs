@@ -324,6 +324,12 @@ impl Desk {
         self.shared.route(id) == Route::Away
     }
 
+    /// Whether the session `id` is known to be over, without asking: it was ended or given up for
+    /// another here, or the store has said so.
+    pub fn is_over(&self, id: &SessionId) -> bool {
+        self.shared.dead.has(id) || self.shared.unknown.has(id)
+    }
+
     /// The store's clock, as far as it is known; this machine's until the store has answered once.
     pub fn now(&self) -> Wall {
         self.shared.clock.now()

@@ -34,6 +34,9 @@ impl Shared {
             Route::Away => return self.open_away(id, ticket, fields),
             Route::Denied => return self.gone(self.gone_here(id)),
         }
+        if let Some(gone) = self.dead.gone_for_all(id) {
+            return self.gone(gone);
+        }
         if self.unknown.has(id) {
             self.counters.add(Count::OpenedUnknown);
             return self.gone(Gone::Missing);
@@ -222,7 +225,9 @@ impl Shared {
             uid: Some(principal.uid),
             reason: Reason::SignedOutEverywhere,
         });
-        self.ended(id, Gone::Destroyed)
+        self.l1.forget(id);
+        self.dead.note_outdated(*id);
+        self.gone(Gone::Destroyed)
     }
 
     /// Makes sure that the epoch of `uid` is known that holds now.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::session::{
-    Birth, Ceilings, Created, Destroyed, Fields, Op, OpSeq, Opened, Patched, Record, Rotated,
+    Birth, Ceilings, Created, Destroyed, Fields, Gone, Op, OpSeq, Opened, Patched, Record, Rotated,
     Rotation, SessionId, Version,
 };
 use tidegate_core::time::Wall;
@@ -168,7 +168,19 @@ fn rotate(
 ) -> Rotated {
     let record = match state.session(old, now) {
         Ok(record) => record.clone(),
-        Err(gone) => return Rotated::Gone(gone),
+        Err(gone) => {
+            // Whoever signs in with an id kills it though it is not there.
+            if let (Gone::Missing, None, Rotation::Privilege { tombstone, .. }) =
+                (&gone, state.record(old), rotation)
+            {
+                let tombstone = Tombstone {
+                    how: How::Privilege { to: *new },
+                    until_ms: later_ms(now, *tombstone),
+                };
+                state.put_tombstone(*old, tombstone, haste);
+            }
+            return Rotated::Gone(gone);
+        }
     };
     if state.is_taken(new, now) {
         return Rotated::Taken;

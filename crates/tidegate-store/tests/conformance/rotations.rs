@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tidegate_core::session::{
-    Gone, Lifetimes, Opened, Patched, Principal, Rotated, Rotation, SessionId,
+    Created, Gone, Lifetimes, Opened, Patched, Principal, Rotated, Rotation, SessionId,
 };
 use tidegate_lab::patience::until;
-use tidegate_store::{Fate, Reason};
+use tidegate_store::{Fate, NewSession, Reason};
 
 use crate::Rule;
 use crate::world::{
@@ -31,6 +31,10 @@ pub(crate) fn rules(world: &World) -> Vec<(&'static str, Rule)> {
         (
             "of_two_rotations_one_wins",
             Box::pin(of_two_rotations_one_wins(world())),
+        ),
+        (
+            "who_signs_in_with_an_id_that_is_not_there_kills_it_all_the_same",
+            Box::pin(who_signs_in_with_an_id_that_is_not_there_kills_it_all_the_same(world())),
         ),
         (
             "who_signs_in_second_finds_what_came_along_to_the_first",
@@ -181,6 +185,27 @@ async fn of_two_rotations_one_wins(world: World) {
     assert!(attribute(&found, "cart").is_some());
     // No orphan: the one that lost has no session.
     assert_eq!(world.gone(&loser).await, Gone::Missing);
+}
+
+async fn who_signs_in_with_an_id_that_is_not_there_kills_it_all_the_same(world: World) {
+    let old = world.id();
+    let new = world.id_on(old.tag());
+    let how = sign_in(Some(principal(&world.user(), 0)), &["cart"]);
+
+    let rotated = rotate(&world, &old, &new, &how).await;
+
+    assert_eq!(rotated, Rotated::Gone(Gone::Missing));
+    assert_eq!(world.gone(&old).await, Gone::Replaced);
+    assert_eq!(world.gone(&new).await, Gone::Missing);
+    let again = NewSession {
+        id: old,
+        lifetimes: LONG,
+        principal: None,
+        attributes: Vec::new(),
+        counters: Vec::new(),
+    };
+    let created = world.store.create(&again, CALL).await.unwrap();
+    assert_eq!(created.reply, Created::Taken);
 }
 
 /// A second click: what the desk does when its rotation finds nothing under the old id.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::session::{
-    Durability, Expect, Format, Found, Name, Opened, Patched, Uid, Value, Version,
+    Durability, Expect, Format, Found, Gone, Name, Opened, Patched, Rotated, Rotation, Uid, Value,
+    Version,
 };
 use tidegate_lab::patience::until;
 use tidegate_lab::peers::{FaultProxy, RedisServer, Toward};
 use tidegate_store::StoreError;
 
-use crate::store::{PATIENT, Store, fresh_id};
+use crate::store::{PATIENT, Store, fresh_id, id_at, new_session};
 
 /// What a loaded machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(2);
@@ -145,10 +146,7 @@ async fn a_server_that_restarts_empty_gets_the_latest_writes_again() {
     let store = Store::standalone(server.address());
     let id = fresh_id();
     let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
-    let created = store
-        .sessions
-        .create(&crate::store::new_session(id), kept)
-        .await;
+    let created = store.sessions.create(&new_session(id), kept).await;
     created.unwrap();
     for number in 1..=50 {
         store.hit(&id, number, Durability::REDO).await.unwrap();
@@ -166,7 +164,7 @@ async fn writes_that_expected_each_other_are_done_again_in_order_and_with_their_
     let store = Store::standalone(server.address());
     let id = fresh_id();
     let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
-    let mut new = crate::store::new_session(id);
+    let mut new = new_session(id);
     let empty = Value {
         format: Format::Text,
         bytes: Vec::new(),
@@ -198,7 +196,7 @@ async fn what_was_refused_is_not_done_when_the_reason_is_lost() {
     let store = Store::standalone(server.address());
     let id = fresh_id();
     let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
-    let new = crate::store::new_session(id);
+    let new = new_session(id);
     store.sessions.create(&new, kept).await.unwrap();
     let there = store
         .fill(&id, 1, "there", Expect::Any, Durability::ASYNC)
@@ -244,6 +242,39 @@ async fn of_what_is_kept_of_a_user_the_newest_stays_whoever_writes_last_again() 
 
     let capsule = stores[0].sessions.capsule(&uid, kept).await;
     assert_eq!(capsule, Ok(holding(3)));
+}
+
+#[tokio::test]
+async fn an_id_that_somebody_signed_in_with_stays_dead_whoever_writes_first_again() {
+    let mut server = RedisServer::plain().unwrap();
+    let proxy = FaultProxy::start(server.address()).unwrap();
+    let (creator, other) = (
+        Store::standalone(proxy.address()),
+        Store::standalone(server.address()),
+    );
+    let kept = tidegate_store::Call::within(PATIENT).with(Durability::REDO);
+    let (old, new) = (id_at(7, 1), id_at(7, 2));
+    let created = creator.sessions.create(&new_session(old), kept).await;
+    created.unwrap();
+    let sign_in = Rotation::Privilege {
+        principal: None,
+        lifetimes: new_session(new).lifetimes,
+        carry: Vec::new(),
+        tombstone: PATIENT,
+    };
+    let rotated = other.sessions.rotate(&old, &new, &sign_in, kept).await;
+    assert!(matches!(rotated.unwrap().reply, Rotated::Rotated { .. }));
+
+    proxy.hang();
+    server.restart().unwrap();
+    other.wait_until_back(&old).await;
+    proxy.heal();
+    creator.wait_until_back(&old).await;
+
+    for store in [&creator, &other] {
+        let (opened, _) = store.touch(&old).await;
+        assert_eq!(opened, Ok(Opened::Gone(Gone::Replaced)));
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,15 @@ local us = t[1] * 1000000 + t[2]
 local now = math.floor(us / 1000)
 if not h[1] or now >= tonumber(h[2]) then
   local x = redis.call('HMGET', KEYS[3], 'k', 'n', 't')
-  if not x[1] or (x[3] and now >= tonumber(x[3])) then return {-1} end
-  return {-3, x[1], x[2] or ''}
+  if x[1] and not (x[3] and now >= tonumber(x[3])) then return {-3, x[1], x[2] or ''} end
+  -- Whoever signs in with an id kills it though it is not there: a store that has lost everything may
+  -- be given this sign-in again before it is given the session, by another gateway.
+  if not h[1] and ARGV[1] == 'p' then
+    redis.call('HSET', KEYS[3], 'k', 'p', 'h', ARGV[3])
+    redis.call('HDEL', KEYS[3], 'n', 't')
+    redis.call('PEXPIRE', KEYS[3], ARGV[2])
+  end
+  return {-1}
 end
 if redis.call('EXISTS', KEYS[2], KEYS[4]) > 0 then return {-5} end
 
