@@ -175,8 +175,10 @@ async fn the_index_forgets_after_its_window(world: World) {
         .await
         .unwrap();
     let begun = world.now().await;
+    // It is counted in whole milliseconds.
+    let over = window + Duration::from_millis(1);
     until("the window is over", async || {
-        (world.now().await.since(begun) > window).then_some(())
+        (world.now().await.since(begun) >= over).then_some(())
     })
     .await;
 
