@@ -1,6 +1,6 @@
 //! Who may ask, how much, and how slowly; and the socket's place.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tidegate_fleet::{Listen, SidecarError};
 
-use crate::site::{Site, ask_loopback, plan, read, socket, start, wait_until};
+use crate::site::{PATIENCE, Site, ask_loopback, plan, read, socket, start, wait_until};
 
 #[test]
 fn pages_in_browsers_are_kept_out() {
@@ -173,10 +173,11 @@ fn a_head_that_comes_in_drops_is_not_waited_for() {
 #[test]
 fn between_two_requests_a_connection_may_rest_for_longer_than_one_may_take() {
     let mut hasty = plan();
-    hasty.timeout = Duration::from_millis(200);
+    let timeout = Duration::from_millis(200);
+    hasty.timeout = timeout;
     let site = Site::with(hasty);
     let mut kept = site.connect();
-    let mut ask = || {
+    let ask = |kept: &mut UnixStream| {
         let request = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n";
         kept.write_all(request).unwrap();
         let mut answer = Vec::new();
@@ -188,9 +189,12 @@ fn between_two_requests_a_connection_may_rest_for_longer_than_one_may_take() {
         answer
     };
 
-    assert!(ask().starts_with(b"HTTP/1.1 404"));
-    std::thread::sleep(Duration::from_millis(600));
-    assert!(ask().starts_with(b"HTTP/1.1 404"));
+    assert!(ask(&mut kept).starts_with(b"HTTP/1.1 404"));
+    kept.set_read_timeout(Some(3 * timeout)).unwrap();
+    let cut = kept.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(cut, Err(ErrorKind::WouldBlock), "it was not left alone");
+    kept.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(ask(&mut kept).starts_with(b"HTTP/1.1 404"));
 }
 
 #[test]
