@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, delete, get, post, put};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use tidegate_store::desk::Desk;
 
 use crate::mint::Mint;
@@ -30,6 +31,12 @@ const OPENAPI: &str = include_str!("openapi.json");
 
 /// Where ends of sessions are waited for.
 pub(crate) const EVENTS_PATH: &str = "/v1/events";
+
+/// The calls that `Idempotency-Key` makes one call, however often they are sent.
+const KEYED: [(&str, &str); 2] = [
+    ("patch", "/v1/sessions/{session}"),
+    ("put", "/v1/sessions/{session}/blobs/{name}"),
+];
 
 /// What the handlers work with.
 pub(crate) struct Api {
@@ -60,7 +67,8 @@ impl Api {
     pub(crate) fn router(self) -> Router {
         let mut router = Router::new();
         for (path, _, handlers) in routes() {
-            router = router.route(path, handlers);
+            let heed = from_fn(move |request, next| heed_key(path, request, next));
+            router = router.route(path, handlers.layer(heed));
         }
         // Bodies are read and bounded before a handler sees them.
         router
@@ -99,6 +107,27 @@ fn routes() -> Vec<Route> {
         ("/v1/permits", &["post"], any(permits)),
         ("/v1/openapi.json", &["get"], get(openapi)),
     ]
+}
+
+/// Refuses a key where a call that is sent again would be done again all the same: whoever sends one
+/// relies on it. Reading changes nothing, so there it does no harm.
+async fn heed_key(path: &'static str, request: Request, next: Next) -> Result<Response, Problem> {
+    let method = request.method();
+    let is_harmless = matches!(*method, Method::GET | Method::HEAD);
+    let is_keyed = KEYED
+        .iter()
+        .any(|(keyed, of)| *of == path && method.as_str().eq_ignore_ascii_case(keyed));
+    if !is_harmless && !is_keyed && request.headers().contains_key(sessions::IDEMPOTENCY_KEY) {
+        let keyed = KEYED.map(|(method, path)| format!("{} {path}", method.to_uppercase()));
+        return Err(Problem::invalid(
+            "Idempotency-Key",
+            format!(
+                "this call would be done again each time it is sent; only {} take a key",
+                keyed.join(" and ")
+            ),
+        ));
+    }
+    Ok(next.run(request).await)
 }
 
 async fn openapi() -> Response {
@@ -159,6 +188,21 @@ mod tests {
             .collect();
 
         assert_eq!(described, served);
+    }
+
+    #[test]
+    fn the_openapi_document_says_which_calls_take_a_key() {
+        let document: serde_json::Value = serde_json::from_str(OPENAPI).unwrap();
+        let mut described = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, call) in methods.as_object().unwrap() {
+                if call["parameters"].to_string().contains("IdempotencyKey") {
+                    described.insert((method.as_str(), path.as_str()));
+                }
+            }
+        }
+
+        assert_eq!(described, BTreeSet::from(KEYED));
     }
 
     #[test]

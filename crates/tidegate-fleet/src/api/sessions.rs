@@ -32,7 +32,7 @@ const OPS_MAX: usize = 256;
 /// Ids that are drawn before it is plain that something else is wrong: they have 192 random bits.
 const DRAWS_MAX: usize = 3;
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The answer to a patch.
 #[derive(Serialize)]

@@ -183,6 +183,39 @@ fn bodies_that_make_no_sense_are_refused_by_the_member() {
 }
 
 #[test]
+fn a_key_is_refused_where_it_would_make_no_difference() {
+    let site = Site::new();
+    let session = site.session();
+    let of = |rest: &str| format!("/v1/sessions/{session}{rest}");
+    let key = [("Idempotency-Key", "order-17")];
+
+    for (method, path, body) in [
+        ("POST", "/v1/sessions".to_owned(), r#"{"uid":"ada"}"#),
+        ("POST", of("/rotate"), "{}"),
+        ("POST", "/v1/users/ada/sign-out".to_owned(), "{}"),
+        (
+            "POST",
+            "/v1/events/ack".to_owned(),
+            r#"{"group":"g","events":["7-1-0"]}"#,
+        ),
+        ("DELETE", of(""), ""),
+    ] {
+        let refused = site.ask_with(method, &path, &key, body);
+        let said = refused.json();
+        assert_eq!(
+            (refused.status, &said["field"]),
+            (400, &json!("Idempotency-Key")),
+            "{method} {path}"
+        );
+        let detail = said["detail"].as_str().unwrap();
+        assert!(detail.contains("PATCH /v1/sessions/{session}"), "{detail}");
+    }
+
+    // Nothing was done, and reading is let through.
+    assert_eq!(site.ask_with("GET", &of(""), &key, "").status, 200);
+}
+
+#[test]
 fn json_that_some_language_could_not_read_back_is_refused_with_the_limit() {
     let site = Site::new();
     let session = site.session();
