@@ -4,7 +4,7 @@
 //! `a` credits each microsecond and a token is `b` of them. A bucket in that form never drifts, however often it is
 //! asked, and knows to the microsecond how long a wait is. Leaky bucket and GCRA are the same thing in other words.
 
-use super::{Passed, Short, SpecError, Tick};
+use super::{PERIOD_US_MAX, Passed, Short, SpecError, Tick};
 
 /// More credits than this no bucket holds, and no more come in a microsecond. A full bucket, as much debt,
 /// and the credits of one microsecond too many then stay below 2⁵³.
@@ -38,6 +38,9 @@ impl BucketSpec {
         }
         if period_us == 0 {
             return Err(SpecError::PeriodZero);
+        }
+        if period_us > PERIOD_US_MAX {
+            return Err(SpecError::PeriodTooLong);
         }
         if burst == 0 {
             return Err(SpecError::BurstZero);
@@ -190,6 +193,12 @@ impl BucketSpec {
     pub fn remaining(&self, state: &BucketState, now: Tick) -> u64 {
         let credits = self.refilled(state, now).credits;
         u64::try_from(credits).unwrap_or(0) / self.b
+    }
+
+    /// Tokens that are missing from a full bucket, the last one perhaps in part.
+    pub fn used(&self, state: &BucketState, now: Tick) -> u64 {
+        let missing = self.cap.abs_diff(self.refilled(state, now).credits);
+        missing.div_ceil(self.b)
     }
 
     /// Microseconds until it is full, if nobody takes any: after that the state says nothing that no state would not
@@ -444,11 +453,14 @@ mod tests {
 
         let coprime = BucketSpec::new(999_983, 86_399_999_993, 999_983);
 
-        let refused = coprime.unwrap_err();
         assert_eq!(
-            refused.to_string(),
-            "999983 per 86399999993 µs with a burst of 999983 cannot be counted exactly; \
-             the burst can be 26062 at most, or more at a rate in rounder numbers"
+            coprime,
+            Err(SpecError::TooFine {
+                tokens: 999_983,
+                period_us: 86_399_999_993,
+                burst: 999_983,
+                burst_max: 26_062
+            })
         );
         assert_eq!(BucketSpec::new(0, 1, 1), Err(SpecError::RateZero));
         assert_eq!(BucketSpec::new(1, 0, 1), Err(SpecError::PeriodZero));

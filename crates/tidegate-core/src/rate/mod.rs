@@ -1,6 +1,7 @@
 //! Rate limits: how much may happen, decided exactly and in whole numbers.
 //!
-//! [`bucket`] is the algorithm that everything else falls back on. Its decisions are functions of a state, a time and a
+//! [`spec`] reads what a limit is, in the words of a configuration. [`bucket`], [`log`] and [`window`] are the three
+//! ways to count, and [`state`] is what any of them remembers. Decisions are functions of a state, a time and a
 //! cost; who keeps the state, on this node or in a store, is no business of this module. Neither is
 //! the adaptive limit on concurrency, which is [`crate::limit`].
 //!
@@ -8,10 +9,14 @@
 //! the same to the microsecond.
 
 pub mod bucket;
+pub mod log;
 pub mod spec;
+pub mod state;
+pub mod window;
 
 pub use bucket::{BucketSpec, BucketState};
-pub use spec::SpecError;
+pub use spec::{Algorithm, PERIOD_US_MAX, Rate, Spec, SpecError};
+pub use state::State;
 
 /// A reading, in microseconds, of the clock that is the authority for a state: a store's for what is shared, a
 /// monotonic one for what a process keeps for itself. Readings of two clocks must not meet in one state.
