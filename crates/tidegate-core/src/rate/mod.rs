@@ -10,6 +10,7 @@
 
 pub mod bucket;
 pub mod log;
+pub mod set;
 pub mod spec;
 pub mod state;
 pub mod window;
