@@ -9,6 +9,7 @@
 //! the same to the microsecond.
 
 pub mod bucket;
+pub mod key;
 pub mod log;
 pub mod set;
 pub mod spec;

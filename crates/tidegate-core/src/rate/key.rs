@@ -1,0 +1,286 @@
+//! What a limit counts by: parts of a request, written down so that no two lists of parts look the same.
+//!
+//! Each part says of what kind and how long it is before what it is. Joined strings do not: `a_b`, `c` and `a`, `b_c`
+//! would share a limit, and a client could aim at somebody else's.
+//!
+//! What is written goes into a keyed hash of 128 bits, and that is the key of the state. The hash and its secret are the
+//! caller's: the core depends on nothing. It must be keyed, or clients could choose headers
+//! that collide.
+
+use std::hash::Hasher;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One part of what a limit counts by. `Eq` here is what counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part<'a> {
+    /// The network of a client's address.
+    Address(Prefix),
+    /// A named network that the client's address is in.
+    Network(&'a str),
+    /// Who is asking, such as the user id of a session.
+    Identity(&'a [u8]),
+    /// A header from somebody trusted.
+    Header(&'a [u8]),
+    /// The hash of an API key; never the key itself.
+    ApiKey(&'a [u8]),
+    /// A claim of a token that was verified.
+    Claim(&'a [u8]),
+    /// The id of a session.
+    Session(&'a [u8]),
+    /// Which route.
+    Route(&'a str),
+    /// The same for everybody.
+    Constant(&'a str),
+    /// There is no such part in this request, and all of those count together. Not the same as an empty one.
+    Absent,
+}
+
+/// The first bits of an address: everybody who can choose the others counts as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    /// What is not in the prefix is 0.
+    network: IpAddr,
+    bits: u8,
+}
+
+/// How long the prefixes of addresses are that count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PrefixLengths {
+    v4: u8,
+    v6: u8,
+}
+
+impl PrefixLengths {
+    /// `v4` of 32 bits and `v6` of 128; `None` when there are not so many.
+    pub const fn new(v4: u8, v6: u8) -> Option<Self> {
+        if v4 > 32 || v6 > 128 {
+            return None;
+        }
+        Some(Self { v4, v6 })
+    }
+}
+
+impl Default for PrefixLengths {
+    /// A whole IPv4 address, and of IPv6 what one household has at least: it may take each of 2⁶⁴ addresses.
+    fn default() -> Self {
+        Self { v4: 32, v6: 64 }
+    }
+}
+
+impl Prefix {
+    /// The prefix of `address`. An IPv4 address in IPv6 clothes is an IPv4 address.
+    pub fn of(address: IpAddr, lengths: PrefixLengths) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(lengths.v4));
+                Self {
+                    network: Ipv4Addr::from_bits(v4.to_bits() & mask.unwrap_or(0)).into(),
+                    bits: lengths.v4,
+                }
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(lengths.v6));
+                Self {
+                    network: Ipv6Addr::from_bits(v6.to_bits() & mask.unwrap_or(0)).into(),
+                    bits: lengths.v6,
+                }
+            }
+        }
+    }
+}
+
+/// Writes what `limit` counts `parts` by. The same on every machine.
+pub fn write(limit: &str, parts: &[Part<'_>], hasher: &mut impl Hasher) {
+    write_part(FORMAT, limit.as_bytes(), hasher);
+    for part in parts {
+        match *part {
+            Part::Address(Prefix { network, bits }) => match network {
+                IpAddr::V4(v4) => {
+                    let [a, b, c, d] = v4.octets();
+                    write_part(1, &[bits, a, b, c, d], hasher);
+                }
+                IpAddr::V6(v6) => {
+                    let mut bytes = [bits; 17];
+                    bytes[1..].copy_from_slice(&v6.octets());
+                    write_part(2, &bytes, hasher);
+                }
+            },
+            Part::Network(name) => write_part(3, name.as_bytes(), hasher),
+            Part::Identity(bytes) => write_part(4, bytes, hasher),
+            Part::Header(bytes) => write_part(5, bytes, hasher),
+            Part::ApiKey(bytes) => write_part(6, bytes, hasher),
+            Part::Claim(bytes) => write_part(7, bytes, hasher),
+            Part::Session(bytes) => write_part(8, bytes, hasher),
+            Part::Route(name) => write_part(9, name.as_bytes(), hasher),
+            Part::Constant(text) => write_part(10, text.as_bytes(), hasher),
+            Part::Absent => write_part(11, &[], hasher),
+        }
+    }
+}
+
+/// Before the name of the limit, in place of a kind. To be changed with anything else of the format: then nothing that was
+/// counted is found again.
+const FORMAT: u8 = 0x80;
+
+fn write_part(kind: u8, bytes: &[u8], hasher: &mut impl Hasher) {
+    let mut head = [kind; 9];
+    head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+    hasher.write(&head);
+    hasher.write(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
+    use std::collections::BTreeSet;
+
+    /// Keeps what is written.
+    #[derive(Default)]
+    struct Written(Vec<u8>);
+
+    impl Hasher for Written {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.extend_from_slice(bytes);
+        }
+
+        fn finish(&self) -> u64 {
+            unreachable!("nobody asks")
+        }
+    }
+
+    fn written(limit: &str, parts: &[Part<'_>]) -> Vec<u8> {
+        let mut written = Written::default();
+        write(limit, parts, &mut written);
+        written.0
+    }
+
+    fn address(text: &str, v4: u8, v6: u8) -> Part<'_> {
+        let lengths = PrefixLengths::new(v4, v6).unwrap();
+        Part::Address(Prefix::of(text.parse().unwrap(), lengths))
+    }
+
+    #[test]
+    fn ten_thousand_addresses_of_one_household_are_one() {
+        let keys: BTreeSet<_> = (0..10_000u128)
+            .map(|n| {
+                let host = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) & u128::from(u64::MAX);
+                let address = Ipv6Addr::from_bits(0x2001_0db8_0000_0001 << 64 | host);
+                let prefix = Prefix::of(address.into(), PrefixLengths::default());
+                written("login", &[Part::Address(prefix)])
+            })
+            .collect();
+
+        assert_eq!(keys.len(), 1);
+    }
+
+    #[test]
+    fn an_address_is_cut_to_its_prefix_and_its_clothes_do_not_matter() {
+        assert_eq!(address("10.1.2.3", 24, 64), address("10.1.2.99", 24, 64));
+        assert_ne!(address("10.1.2.3", 24, 64), address("10.1.3.3", 24, 64));
+        assert_eq!(
+            address("::ffff:10.1.2.3", 32, 64),
+            address("10.1.2.3", 32, 64)
+        );
+        assert_eq!(address("10.1.2.3", 0, 0), address("203.0.113.9", 0, 0));
+        assert_eq!(address("2001:db8::1", 32, 0), address("fe80::1", 32, 0));
+        assert_ne!(
+            address("2001:db8::1", 32, 128),
+            address("2001:db8::2", 32, 128)
+        );
+        // Prefixes of different lengths are different limits.
+        assert_ne!(
+            written("l", &[address("10.0.0.0", 8, 64)]),
+            written("l", &[address("10.0.0.0", 16, 64)])
+        );
+        assert_ne!(
+            written("l", &[address("0.0.0.0", 0, 0)]),
+            written("l", &[address("::", 0, 0)])
+        );
+        assert_eq!(PrefixLengths::new(33, 64), None);
+        assert_eq!(PrefixLengths::new(32, 129), None);
+    }
+
+    #[test]
+    fn nothing_that_is_shifted_from_one_part_to_another_is_the_same() {
+        let (one, two) = (Part::Header(b"a_b"), Part::Header(b"c"));
+        let (three, four) = (Part::Header(b"a"), Part::Header(b"b_c"));
+
+        assert_ne!(written("l", &[one, two]), written("l", &[three, four]));
+        assert_ne!(written("l", &[]), written("l", &[Part::Absent]));
+        assert_ne!(
+            written("l", &[Part::Absent]),
+            written("l", &[Part::Header(b"")])
+        );
+        assert_ne!(
+            written("l", &[Part::Header(b"none")]),
+            written("l", &[Part::Claim(b"none")])
+        );
+    }
+
+    #[test]
+    fn what_is_written_stays_the_same_from_version_to_version() {
+        let parts = [
+            address("10.1.2.3", 24, 64),
+            Part::Identity(b"u7"),
+            Part::Absent,
+        ];
+
+        let expected = b"\x80\x05\0\0\0\0\0\0\0login\
+            \x01\x05\0\0\0\0\0\0\0\x18\x0a\x01\x02\0\
+            \x04\x02\0\0\0\0\0\0\0u7\
+            \x0b\0\0\0\0\0\0\0\0";
+
+        assert_eq!(written("login", &parts), expected);
+    }
+
+    /// A kind and what it is of; the bytes are such as tell kinds and lengths.
+    fn part() -> impl Strategy<Value = (u8, Vec<u8>)> {
+        let byte = prop_oneof![
+            Just(0u8),
+            Just(1),
+            Just(5),
+            Just(11),
+            Just(0x80),
+            any::<u8>()
+        ];
+        (0u8..7, prop::collection::vec(byte, 0..12))
+    }
+
+    fn as_part((kind, bytes): &(u8, Vec<u8>)) -> Part<'_> {
+        let octet = |at: usize| bytes.get(at).copied().unwrap_or(0);
+        match kind {
+            0 => Part::Identity(bytes),
+            1 => Part::Header(bytes),
+            2 => Part::ApiKey(bytes),
+            3 => Part::Claim(bytes),
+            4 => Part::Session(bytes),
+            5 => {
+                let v4 = Ipv4Addr::new(octet(0), octet(1), octet(2), octet(3));
+                let lengths = PrefixLengths::new(octet(4) % 33, 64).unwrap();
+                Part::Address(Prefix::of(v4.into(), lengths))
+            }
+            _ => Part::Absent,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn only_equal_parts_are_written_alike(
+            one in prop::collection::vec(part(), 0..4),
+            two in prop::collection::vec(part(), 0..4),
+            same in 0usize..4,
+            (limit, other) in ("[a-c]{0,2}", "[a-c]{0,2}"),
+        ) {
+            // Two lists that begin alike are harder to keep apart than any two.
+            let mut begun: Vec<_> = one.iter().take(same).cloned().collect();
+            begun.extend(two);
+            let one: Vec<_> = one.iter().map(as_part).collect();
+            let two: Vec<_> = begun.iter().map(as_part).collect();
+
+            let alike = written(&limit, &one) == written(&other, &two);
+
+            prop_assert_eq!(alike, limit == other && one == two);
+        }
+    }
+}
