@@ -28,7 +28,7 @@ pub struct LogState {
 pub struct Spending {
     /// When.
     pub at: Tick,
-    /// How many, 1 or more.
+    /// How many; 0 only in the newest, when they were given back.
     pub tokens: u64,
 }
 
@@ -102,18 +102,19 @@ impl LogSpec {
         unreachable!("no more is missing than what has been spent, or the cost is over the limit")
     }
 
-    /// Puts back `tokens` of what was spent at `spent_at`, unless that no longer counts.
+    /// Puts back `tokens` of what was spent at `spent_at`, unless that no longer counts. What was spent while the clock
+    /// was set back is under a later time, and stays spent.
     pub fn give_back(&self, state: &mut LogState, spent_at: Tick, tokens: u64) {
-        // An older entry than the right one, as after a clock that was set back, would count for less time. So
-        // what is left counts for longer than it should, never shorter.
-        let Some(index) = state.entries.iter().position(|entry| entry.at >= spent_at) else {
+        // Only its own entry: with another one's, something would be forgotten before its time.
+        let mut entries = state.entries.iter();
+        let Some(index) = entries.position(|entry| entry.at == spent_at) else {
             return;
         };
         let left = state.entries[index].tokens.saturating_sub(tokens);
-        if left == 0 {
+        state.entries[index].tokens = left;
+        // The newest stays without tokens: what was dropped when it came must not be missed at an earlier time.
+        if left == 0 && index + 1 < state.entries.len() {
             state.entries.remove(index);
-        } else {
-            state.entries[index].tokens = left;
         }
     }
 
@@ -142,7 +143,8 @@ impl LogSpec {
     /// would not say.
     pub fn time_to_full_us(&self, state: &LogState, now: Tick) -> u64 {
         let now = state.later(now);
-        let newest = state.entries.back();
+        let mut newest_first = state.entries.iter().rev();
+        let newest = newest_first.find(|spending| spending.tokens > 0);
         newest.map_or(0, |spending| {
             self.window_us.saturating_sub(now.since(spending.at))
         })
@@ -164,7 +166,7 @@ impl LogSpec {
         let full = state.entries.len() as u64 >= ENTRIES_MAX;
         match state.entries.back_mut() {
             // Debt may want more entries than there are; then the newest counts for a little longer.
-            Some(newest) if newest.at == at || full => {
+            Some(newest) if newest.at == at || newest.tokens == 0 || full => {
                 newest.at = at;
                 newest.tokens += tokens;
             }
@@ -178,8 +180,10 @@ impl LogState {
     /// anything.
     pub fn from_entries(entries: &[Spending]) -> Option<Self> {
         let ordered = entries.is_sorted_by(|a, b| a.at < b.at);
-        let spent = |entry: &Spending| (1..=2 * ENTRIES_MAX).contains(&entry.tokens);
-        let sound = ordered && entries.iter().all(spent) && entries.len() as u64 <= ENTRIES_MAX;
+        let few = entries.iter().all(|entry| entry.tokens <= 2 * ENTRIES_MAX);
+        let before = &entries[..entries.len().saturating_sub(1)];
+        let spent = before.iter().all(|entry| entry.tokens > 0);
+        let sound = ordered && few && spent && entries.len() as u64 <= ENTRIES_MAX;
         sound.then(|| Self {
             entries: entries.iter().copied().collect(),
         })
@@ -254,8 +258,27 @@ mod tests {
         // The other still counts until its own time is over.
         assert_eq!(pass(&spec, &mut state, at_ms(950), 5), 1);
         assert_eq!(pass(&spec, &mut state, at_ms(1800), 5), 0);
+        // What no longer counts takes nothing off what does.
+        spec.take(&mut state, at_ms(1900), 1).unwrap();
+        spec.give_back(&mut state, at_ms(900), 1);
         spec.give_back(&mut state, at_ms(5000), 1);
-        assert_eq!(spec.remaining(&state, at_ms(1800)), 0);
+        assert_eq!(spec.remaining(&state, at_ms(1900)), 0);
+    }
+
+    #[test]
+    fn what_comes_back_does_not_bring_an_earlier_time_back() {
+        let spec = LogSpec::new(2, SECOND).unwrap();
+        let mut state = LogState::default();
+        spec.take(&mut state, at_ms(0), 2).unwrap();
+        spec.take(&mut state, at_ms(1000), 2).unwrap();
+
+        spec.give_back(&mut state, at_ms(1000), 2);
+
+        assert_eq!(spec.time_to_full_us(&state, at_ms(1000)), 0);
+        assert_eq!(pass(&spec, &mut state, at_ms(500), 5), 2);
+        // They were spent at 1000.
+        assert_eq!(pass(&spec, &mut state, at_ms(1999), 5), 0);
+        assert_eq!(pass(&spec, &mut state, at_ms(2000), 5), 2);
     }
 
     #[test]
@@ -318,7 +341,7 @@ mod tests {
 
         assert!(LogState::from_entries(&[entry(1, 1), entry(2, 5)]).is_some());
         assert!(LogState::from_entries(&[entry(2, 1), entry(1, 1)]).is_none());
-        assert!(LogState::from_entries(&[entry(1, 0)]).is_none());
+        assert!(LogState::from_entries(&[entry(1, 0), entry(2, 1)]).is_none());
         assert!(LogState::from_entries(&[entry(1, u64::MAX)]).is_none());
         let many: Vec<_> = (0..=ENTRIES_MAX).map(|at| entry(at, 1)).collect();
         assert!(LogState::from_entries(&many).is_none());

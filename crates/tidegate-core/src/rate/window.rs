@@ -136,8 +136,9 @@ impl WindowSpec {
     /// Takes `tokens` whether they are there or not: what has been used already cannot be refused. Leaves at most one
     /// limit of debt.
     pub fn charge(&self, state: &mut WindowState, now: Tick, tokens: u64) {
+        let room = (2 * self.limit).saturating_sub(self.used(state, now));
         (*state, _) = self.at(state, now);
-        state.current = state.current.saturating_add(tokens).min(2 * self.limit);
+        state.current += tokens.min(room);
     }
 
     /// Tokens that are there; 0 when there is debt.
