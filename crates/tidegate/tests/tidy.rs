@@ -91,7 +91,7 @@ fn the_core_depends_on_nothing() {
     );
     assert_eq!(
         dependencies(manifest, &["dev-dependencies"]),
-        ["allocation-counter", "proptest"]
+        ["allocation-counter", "proptest", "serde_json"]
     );
 }
 
