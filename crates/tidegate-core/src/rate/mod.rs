@@ -12,6 +12,7 @@ pub mod bucket;
 pub mod key;
 pub mod log;
 pub mod set;
+pub mod share;
 pub mod spec;
 pub mod state;
 pub mod window;

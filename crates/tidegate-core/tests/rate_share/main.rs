@@ -1,0 +1,4 @@
+//! What limits that hold across a fleet promise, over simulated time: the totals, the bounds that are printed,
+//! and what they cost the store, whatever becomes of messages and nodes.
+
+mod membership;
