@@ -3,8 +3,8 @@
 //! | way | a node asks the store | more than the limit | goes on without the store |
 //! |---|---|---|---|
 //! | `shared` | for each request | never | no |
-//! | `lease` | for each chunk of tokens | never; tokens may be used a little later | for as long as a chunk lasts |
-//! | `aggregate` | so many times a second | by what the others report too late | up to what may be unreported |
+//! | [`lease`] | for each chunk of tokens | never; tokens may be used a little later | for as long as a chunk lasts |
+//! | [`aggregate`] | so many times a second | by what the others report too late | up to what may be unreported |
 //! | [`divided`] | never; it follows who is there | never | for as long as its membership lasts |
 //!
 //! Each has a side for the node, which is a state machine (events in, messages out), and, where
@@ -12,12 +12,15 @@
 //! come late: they carry the life of the node and a number, so that what they say counts once. What is
 //! promised is a function beside each, for the linter to print and for the tests to hold.
 //!
-//! All times of a node are of its own clock, all
+//! [`hot`] finds the keys that are worth a lease. All times of a node are of its own clock, all
 //! those of a store of the store's; only spans pass between them. Spans are taken to be as long here as
 //! there, give or take what each module says.
 
+pub mod aggregate;
 pub mod divided;
 pub mod following;
+pub mod hot;
+pub mod lease;
 
 use super::BucketSpec;
 
