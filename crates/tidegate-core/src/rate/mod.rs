@@ -11,6 +11,7 @@
 pub mod bucket;
 pub mod key;
 pub mod log;
+pub mod permits;
 pub mod set;
 pub mod share;
 pub mod spec;

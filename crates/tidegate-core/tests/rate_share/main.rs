@@ -4,4 +4,5 @@
 mod coordination;
 mod growth;
 mod membership;
+mod permits;
 mod world;
