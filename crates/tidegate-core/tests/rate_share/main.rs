@@ -4,5 +4,6 @@
 mod coordination;
 mod growth;
 mod membership;
+mod messages;
 mod permits;
 mod world;
