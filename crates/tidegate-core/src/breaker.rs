@@ -1,7 +1,10 @@
 //! A breaker: stops calling what does not answer, and finds out when it answers again.
 //!
-//! It passes calls, trips, and after a while probes; live calls never probe. Its owner tells it how
-//! calls and probes ended, and when: it reads no clock and draws no random number of its own.
+//! It passes calls, trips, and after a while probes; live calls never probe, except through
+//! [`live::LiveBreaker`]. Its owner tells it how calls and probes ended, and when: it reads no clock and
+//! draws no random number of its own.
+
+pub mod live;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -132,6 +135,20 @@ impl BreakerPlan {
         jitter: 0.2,
         probes: 10,
         probe_within: Duration::from_millis(8),
+    };
+
+    /// For what the application depends on and what it is itself, whose calls take their time and do their own probing: three
+    /// good ones in a row. One that is back is used again after six seconds at the latest, if it is called then.
+    pub const CALLS: Self = Self {
+        failures: 5,
+        share: 0.5,
+        calls: 20,
+        refusals: 3,
+        tripped_min: Duration::from_millis(500),
+        tripped_max: Duration::from_secs(5),
+        jitter: 0.2,
+        probes: 3,
+        probe_within: Duration::from_secs(1),
     };
 }
 
