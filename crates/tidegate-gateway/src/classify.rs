@@ -60,11 +60,19 @@ pub enum Malformed {
     Class,
     /// The number of an attempt.
     Attempt,
+    /// What a request costs.
+    Cost,
 }
 
 impl Malformed {
     /// Every such header.
-    pub const ALL: [Self; 4] = [Self::Timeout, Self::Start, Self::Class, Self::Attempt];
+    pub const ALL: [Self; 5] = [
+        Self::Timeout,
+        Self::Start,
+        Self::Class,
+        Self::Attempt,
+        Self::Cost,
+    ];
 
     /// Position in [`Malformed::ALL`].
     pub const fn index(self) -> usize {
@@ -78,6 +86,7 @@ impl Malformed {
             Self::Start => "request_start",
             Self::Class => "class",
             Self::Attempt => "attempt",
+            Self::Cost => "cost",
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::health::Health;
 use crate::metrics::{Place, Recorder};
 use crate::plan::{AppPlan, Plan};
+use crate::rate::Rates;
 use crate::upstream::Upstream;
 
 /// What all threads of a gateway share.
@@ -32,6 +33,8 @@ pub struct Shared {
     pub health: Health,
     /// Which part of the users somebody belongs to.
     pub cohorts: Cohorts,
+    /// Limits on how much may happen.
+    pub rates: Rates,
     /// Where sessions are kept, if they are.
     pub desk: Option<Desk>,
     /// Another part of the process that counts.
@@ -112,6 +115,7 @@ impl Shared {
             .collect();
         Self {
             health: Health::new(plan.threads.get(), clock.now()),
+            rates: Rates::new(&plan),
             plan,
             apps,
             clock,

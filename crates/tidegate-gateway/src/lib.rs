@@ -11,6 +11,7 @@ pub mod health;
 pub mod metrics;
 pub mod own;
 pub mod plan;
+pub mod rate;
 pub mod request;
 pub mod serve;
 pub mod session;

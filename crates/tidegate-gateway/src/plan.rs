@@ -15,6 +15,7 @@ use tidegate_core::admission;
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_core::limit;
 
+use crate::rate::RatePlan;
 use crate::session::{RouteSession, SessionPlan};
 
 /// Everything one gateway process does.
@@ -34,6 +35,8 @@ pub struct Plan {
     pub drain: DrainPlan,
     /// The applications; a request goes to the first whose [`AppPlan::matches`] fits.
     pub apps: Vec<AppPlan>,
+    /// Limits on how much may happen.
+    pub rates: RatePlan,
 }
 
 /// The listener and what it allows a client connection.

@@ -22,6 +22,7 @@ use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
 use crate::plan::{AppPlan, Mode};
+use crate::rate::{Asked, Charge, Refused, Stage};
 use crate::session::{self, Claim, Guest, Need, Settled};
 use crate::slot::Slot;
 use crate::upstream::UpstreamFailure;
@@ -64,10 +65,12 @@ pub async fn handle(
 
     let (mut head, incoming) = request.into_parts();
     let mut upload = Upload::new(incoming, shared.plan.listener.body_timeout);
-    let received = visit.receive(&head.headers, &mut upload).await;
+    let mut charge = Charge::new(thread);
+    let received = visit.receive(&head.headers, &mut upload, &mut charge).await;
     let (slot, guest) = match received {
         Ok(received) => received,
         Err(Left::Turned(turned)) => return visit.turned(turned),
+        Err(Left::Rate(refused)) => return visit.over_rate(&refused),
         Err(Left::StoreAway) => return visit.refuse(Refusal::StoreAway, Duration::ZERO),
         // Counted when it left the queue.
         Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
@@ -77,12 +80,18 @@ pub async fn handle(
     forward::say_deadline(&mut head, label.deadline, slot.sent());
     visit.introduce(&guest, &mut head.headers);
     let request = Request::from_parts(head, upload);
+    charge.sent();
     match exchange(slot, request, guest.holder()).await {
         Ok(Answer { response, orders }) => {
             let settled = orders.settle(thread, index, label.route, guest).await;
             visit.finish(response, settled)
         }
-        Err(no_answer) => visit.no_answer(no_answer),
+        Err(no_answer) => {
+            if no_answer.came_before_sending() {
+                charge.not_sent();
+            }
+            visit.no_answer(no_answer)
+        }
     }
 }
 
@@ -121,11 +130,19 @@ impl Visit<'_> {
     /// the store nothing. A ticket whose session turns out to be over has got its slot for the last
     /// time: the desk knows then. Where there are no tickets the class cannot be known without asking, and the
     /// question comes first, unless even the highest class would be refused.
+    ///
+    /// Rate limits that need no session are asked before everything else, the others as soon as the session is
+    /// known. Whatever `charge` has then been charged it gives back if the request is refused after all.
     async fn receive(
         &mut self,
         headers: &HeaderMap,
         upload: &mut Upload,
+        charge: &mut Charge<'_>,
     ) -> Result<(Slot, Guest), Left> {
+        if let Err(refused) = charge.take(Stage::Edge, &self.asked(headers, None)) {
+            self.arrived();
+            return Err(Left::Rate(refused));
+        }
         let mut claim = Claim::of(
             self.thread,
             self.app,
@@ -139,6 +156,8 @@ impl Visit<'_> {
         if self.plan().mode == Mode::Shadow {
             let guest = self.ask(claim, usual, &mut facts).await;
             self.arrived();
+            // Limits only count here, as everything does.
+            self.charge_known(&guest, headers, charge)?;
             return Ok((self.enter_shadow(facts), guest));
         }
 
@@ -153,6 +172,7 @@ impl Visit<'_> {
             let guest = self.ask(claim, usual, &mut facts).await;
             self.arrived();
             self.require_store(&guest)?;
+            self.charge_known(&guest, headers, charge)?;
             let slot = self.enter(facts, expects_continue, upload).await?;
             return Ok((slot, guest));
         }
@@ -161,7 +181,9 @@ impl Visit<'_> {
         self.arrived();
         let mut slot = self.enter(facts, expects_continue, upload).await?;
         let guest = self.ask(claim, usual, &mut facts).await;
-        if let Err(left) = self.require_store(&guest) {
+        let allowed = self.require_store(&guest);
+        let allowed = allowed.and_then(|()| self.charge_known(&guest, headers, charge));
+        if let Err(left) = allowed {
             slot.give_back();
             return Err(left);
         }
@@ -196,6 +218,29 @@ impl Visit<'_> {
             return Err(Left::StoreAway);
         }
         Ok(())
+    }
+
+    /// Spends from the limits that count by users.
+    fn charge_known(
+        &self,
+        guest: &Guest,
+        headers: &HeaderMap,
+        charge: &mut Charge<'_>,
+    ) -> Result<(), Left> {
+        let asked = self.asked(headers, guest.uid());
+        charge.take(Stage::Known, &asked).map_err(Left::Rate)
+    }
+
+    /// What rate limits may look at.
+    fn asked<'r>(&'r self, headers: &'r HeaderMap, uid: Option<&'r str>) -> Asked<'r> {
+        Asked {
+            app: self.app,
+            route: self.label.route,
+            route_name: &self.plan().routes[self.label.route].name,
+            headers,
+            conn: self.conn,
+            uid,
+        }
     }
 
     fn arrived(&self) {
@@ -310,6 +355,14 @@ impl Visit<'_> {
         self.refuse(turned.reason.into(), turned.drain)
     }
 
+    fn over_rate(&self, refused: &Refused) -> Response<Body> {
+        let refusal = refused.refusal();
+        let recorder = &self.thread.recorder;
+        recorder.refused(self.app, self.label.class, refusal);
+        recorder.answered(self.app, refusal.status());
+        refused.answer(self.thread)
+    }
+
     fn refuse(&self, refusal: Refusal, drain: Duration) -> Response<Body> {
         let recorder = &self.thread.recorder;
         recorder.refused(self.app, self.label.class, refusal);
@@ -332,6 +385,8 @@ impl Visit<'_> {
 /// How a request left the queue without a slot.
 enum Left {
     Turned(Turned),
+    /// It is over a rate limit.
+    Rate(Refused),
     /// It needs its session, and the store is away.
     StoreAway,
     /// Its body broke off.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tidegate_core::facts::Class;
 use tidegate_core::limit::Change;
+use tidegate_core::rate::set::Standing;
 use tidegate_http::refusal::Refusal;
 use tidegate_store::redis::ShardStats;
 
 use crate::connections::{Connections, Kind};
 use crate::context::{App, Thread};
 use crate::metrics::{
-    Cell, ClassCells, Completion, DESK_COUNTS, DESK_GAUGES, PASSING, SessionCells, WorkCells, total,
+    Cell, ClassCells, Completion, DESK_COUNTS, DESK_GAUGES, PASSING, RATE_COUNTS, SessionCells,
+    WorkCells, total,
 };
 use crate::plan::Mode;
 use crate::session::{BadCookie, Done, Dropped, Outcome};
@@ -37,6 +39,9 @@ pub struct Status {
     pub client_connections: BTreeMap<String, u32>,
     /// The applications, in the order of the configuration.
     pub apps: Vec<AppStatus>,
+    /// Rate limits, in the order of the configuration; absent when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RateStatus>,
     /// Counts of where sessions are kept; absent when none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desk: Option<BTreeMap<String, u64>>,
@@ -56,6 +61,21 @@ pub struct ShardStatus {
     pub trips: u64,
     /// How often its primary was lost, since the start.
     pub losses: u64,
+}
+
+/// One rate limit: counts since the start, of requests but for the last two.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RateStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it only counts.
+    pub shadow: bool,
+    /// What became of requests in it: `passed`, `refused`, `shadow_refused`, `given_back`.
+    pub requests: BTreeMap<String, u64>,
+    /// Keys that it remembers now.
+    pub keys: u64,
+    /// Keys that it forgot before they were full again, for want of room.
+    pub evicted: u64,
 }
 
 /// One application.
@@ -195,6 +215,7 @@ impl Status {
             apps: (shared.apps.iter().enumerate())
                 .map(|(index, app)| AppStatus::of(threads, index, app))
                 .collect(),
+            limits: RateStatus::all(threads),
             store: (shared.desk.iter())
                 .flat_map(|desk| desk.servers().shards)
                 .map(|shard| ShardStatus::of(&shard))
@@ -206,6 +227,29 @@ impl Status {
                     .collect()
             }),
         }
+    }
+}
+
+impl RateStatus {
+    fn all(threads: &[Arc<Thread>]) -> Vec<Self> {
+        let rates = threads.first().map(|thread| &thread.shared.rates);
+        let limits = rates.into_iter().flat_map(|rates| {
+            let limits = rates.limits().iter().enumerate();
+            limits.map(move |(at, limit)| Self {
+                name: limit.plan.name.clone(),
+                shadow: limit.plan.standing == Standing::Shadow,
+                requests: RATE_COUNTS
+                    .iter()
+                    .map(|(label, of)| {
+                        let count = total(threads, |recorder| of(&recorder.rates[at]));
+                        ((*label).to_owned(), count)
+                    })
+                    .collect(),
+                keys: rates.keys(at),
+                evicted: rates.evicted(at),
+            })
+        });
+        limits.collect()
     }
 }
 

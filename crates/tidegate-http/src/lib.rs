@@ -6,5 +6,6 @@ pub mod framing;
 pub mod hops;
 pub mod names;
 pub mod path;
+pub mod quota;
 pub mod refusal;
 pub mod timing;

@@ -33,6 +33,10 @@ pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for
 pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The host the client asked.
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// How much of a limit is left, as the IETF's draft on rate limit headers puts it.
+pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// What the limits are, by the same draft.
+pub const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// Not in any standard, and still sent; one hop only.
 pub const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 

@@ -68,6 +68,10 @@ pub enum Refusal {
     StoreAway,
     /// The application answered, but what it wanted to have kept could not be.
     SessionUnstored,
+    /// It would take more of a rate limit than there is left of it now.
+    RateLimited,
+    /// It would take more of a rate limit than there ever is, or lacks what the limit counts by.
+    RateNever,
 }
 
 /// Whether the connection goes on after a refusal.
@@ -81,7 +85,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -110,6 +114,8 @@ impl Refusal {
         Self::ProbeCap,
         Self::StoreAway,
         Self::SessionUnstored,
+        Self::RateLimited,
+        Self::RateNever,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -128,7 +134,7 @@ impl Refusal {
     }
 
     /// Whether `Retry-After` belongs to the answer: the refusal is for want of capacity,
-    /// or of the store.
+    /// of the store, or of tokens.
     pub const fn says_when_to_retry(self) -> bool {
         self.row().retry
     }
@@ -197,6 +203,9 @@ impl Refusal {
             Self::ProbeCap => Row::capacity("probe_cap").closing(),
             Self::StoreAway => Row::capacity("store_away"),
             Self::SessionUnstored => Row::plain("session_unstored", StatusCode::BAD_GATEWAY),
+            Self::RateLimited => Row::plain("rate_limited", StatusCode::TOO_MANY_REQUESTS).later(),
+            // Clients try again after 429. This one must not: as it is, it never passes.
+            Self::RateNever => Row::plain("rate_never", StatusCode::FORBIDDEN),
         }
     }
 }
@@ -248,6 +257,11 @@ impl Row {
         }
     }
 
+    const fn later(mut self) -> Self {
+        self.retry = true;
+        self
+    }
+
     const fn closing(mut self) -> Self {
         self.afterwards = Afterwards::Close;
         self
@@ -283,15 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn only_refusals_for_capacity_say_when_to_come_back() {
+    fn only_refusals_that_end_by_waiting_say_when_to_come_back() {
         for refusal in Refusal::ALL {
-            let capacity = refusal.status() == StatusCode::SERVICE_UNAVAILABLE;
+            let ends = [
+                StatusCode::SERVICE_UNAVAILABLE,
+                StatusCode::TOO_MANY_REQUESTS,
+            ];
+            let waits = ends.contains(&refusal.status());
 
             let headers = refusal.headers(Some(3));
 
             assert_eq!(
                 headers.contains_key(RETRY_AFTER),
-                capacity,
+                waits,
                 "{}",
                 refusal.label()
             );

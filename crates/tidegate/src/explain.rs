@@ -9,14 +9,16 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use tidegate_core::facts::Class;
+use tidegate_core::rate::set::Standing;
 use tidegate_core::session::{Name, WriteClass};
 use tidegate_core::time::{Mono, Wall};
 use tidegate_gateway::classify::{Label, app_of, label};
 use tidegate_gateway::plan::{AppPlan, Mode, RoutePlan};
+use tidegate_gateway::rate::Stage;
 use tidegate_gateway::session::{Need, OnUnstored};
 use tidegate_store::redis::Use;
 
-use crate::config::{Sessions, Setup, place};
+use crate::config::{Said, Sessions, Setup, place};
 
 /// Columns of the headings at the left.
 const MARGIN: usize = 13;
@@ -115,6 +117,7 @@ fn page(setup: &Setup, request: &Request<()>) -> anyhow::Result<String> {
         None => line(&mut page, "session", "none: there is no section [sessions]"),
         Some(sessions) => explain_session(&mut page, setup, sessions, route, label.class),
     }
+    explain_limits(&mut page, setup, app, route);
     Ok(page)
 }
 
@@ -165,6 +168,30 @@ fn class_said(app: &AppPlan, route: &RoutePlan, label: &Label) -> Vec<String> {
         ));
     }
     said
+}
+
+/// The rate limits that the request meets, in the order in which they are asked.
+fn explain_limits(page: &mut String, setup: &Setup, app: &AppPlan, route: &RoutePlan) {
+    let limits = setup.gateway.rates.limits.iter();
+    let mut met: Vec<_> = limits
+        .filter(|limit| limit.applies_to(app, route))
+        .collect();
+    met.sort_by_key(|limit| limit.stage as u8);
+    if met.is_empty() {
+        return line(page, "limits", "none");
+    }
+    for (at, limit) in met.into_iter().enumerate() {
+        let when = match limit.stage {
+            Stage::Edge => "before admission",
+            Stage::Known => "once it is known whose session it is",
+        };
+        let shadow = match limit.standing_in(app) {
+            Standing::Enforced => "",
+            Standing::Shadow => "; it only counts",
+        };
+        let said = format!("{}; {when}{shadow}", Said(limit));
+        line(page, if at == 0 { "limits" } else { "" }, &said);
+    }
 }
 
 fn explain_session(

@@ -74,6 +74,7 @@ impl Collector for Source {
         self.upstreams(&mut encoder)?;
         self.journals(&mut encoder)?;
         self.clients(&mut encoder)?;
+        self.rates(&mut encoder)?;
         self.sessions(&mut encoder)?;
         self.store(&mut encoder)?;
         self.others(&mut encoder)

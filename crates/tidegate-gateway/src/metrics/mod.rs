@@ -6,14 +6,18 @@
 mod exposition;
 mod histogram;
 mod others;
+mod rates;
 mod recorder;
 mod sessions;
 mod store;
 
 pub use crate::metrics::exposition::{CONTENT_TYPE, Exposition};
 pub use crate::metrics::others::{Counted, Others, Place};
+pub(crate) use crate::metrics::rates::RATE_COUNTS;
 pub use crate::metrics::recorder::Recorder;
-pub(crate) use crate::metrics::recorder::{Cell, ClassCells, SessionCells, WorkCells, total};
+pub(crate) use crate::metrics::recorder::{
+    Cell, ClassCells, RateCells, SessionCells, WorkCells, total,
+};
 pub(crate) use crate::metrics::sessions::{DESK_COUNTS, DESK_GAUGES};
 pub(crate) use crate::metrics::store::PASSING;
 

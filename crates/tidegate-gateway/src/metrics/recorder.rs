@@ -28,6 +28,8 @@ pub struct Recorder {
     pub(crate) turned_away: [Cell; Refusal::ALL.len()],
     pub(crate) malformed: [Cell; Malformed::ALL.len()],
     pub(crate) endings: [Cell; Ending::ALL.len()],
+    /// By limit.
+    pub(crate) rates: Vec<RateCells>,
 }
 
 /// The counters of one application.
@@ -76,6 +78,15 @@ pub(crate) struct WorkCells {
     pub(crate) slot_nanos: [Cell; Completion::ALL.len()],
 }
 
+/// The counters of one rate limit.
+#[derive(Debug, Default)]
+pub(crate) struct RateCells {
+    pub(crate) passed: Cell,
+    pub(crate) refused: Cell,
+    pub(crate) shadow_refused: Cell,
+    pub(crate) given_back: Cell,
+}
+
 /// A counter with one writer, which therefore needs no locked instruction to add.
 #[derive(Debug, Default)]
 pub(crate) struct Cell(AtomicU64);
@@ -101,6 +112,12 @@ impl Recorder {
             turned_away: cells(),
             malformed: cells(),
             endings: cells(),
+            rates: plan
+                .rates
+                .limits
+                .iter()
+                .map(|_| RateCells::default())
+                .collect(),
         }
     }
 
@@ -176,6 +193,26 @@ impl Recorder {
     pub fn answered(&self, app: usize, status: StatusCode) {
         let digit = usize::from(status.as_u16() / 100).clamp(1, 5);
         self.apps[app].answers[digit - 1].add(1);
+    }
+
+    /// A request was spent for from this limit.
+    pub(crate) fn rate_passed(&self, limit: u16) {
+        self.rates[usize::from(limit)].passed.add(1);
+    }
+
+    /// The limit refused a request.
+    pub(crate) fn rate_refused(&self, limit: u16) {
+        self.rates[usize::from(limit)].refused.add(1);
+    }
+
+    /// In the shadow, the limit would have refused a request.
+    pub(crate) fn rate_shadow_refused(&self, limit: u16) {
+        self.rates[usize::from(limit)].shadow_refused.add(1);
+    }
+
+    /// What a request had spent of the limit was given back.
+    pub(crate) fn rate_given_back(&self, limit: u16) {
+        self.rates[usize::from(limit)].given_back.add(1);
     }
 
     /// What became of a request's session.

@@ -74,6 +74,15 @@ impl Guest {
         Some(known.plan().class_of(principal.tier.as_ref()))
     }
 
+    /// The user whose session it is.
+    pub(crate) fn uid(&self) -> Option<&str> {
+        let Self::Known(known) = self else {
+            return None;
+        };
+        let principal = known.seen()?.session.head.principal.as_ref()?;
+        Some(principal.uid.as_str())
+    }
+
     /// Whether the store that would have this visitor's session is away.
     pub(crate) fn lacks_store(&self, desk: Option<&Desk>) -> bool {
         match self {

@@ -40,6 +40,16 @@ pub(crate) enum NoAnswer {
     Client(BodyError),
 }
 
+impl NoAnswer {
+    /// Whether the application was sent nothing, as there was no connection for it.
+    pub(crate) const fn came_before_sending(self) -> bool {
+        matches!(
+            self,
+            Self::Failed(UpstreamFailure::Connect | UpstreamFailure::Connections)
+        )
+    }
+}
+
 /// An answer to pass on.
 pub(crate) struct Answer {
     /// What the client gets.

@@ -14,6 +14,7 @@ use tidegate_gateway::plan::{
     AppPlan, DrainPlan, ListenerPlan, Matcher, Mode, OnClientGone, PathPattern, Plan, ProbePlan,
     RoutePlan, UpstreamPlan,
 };
+use tidegate_gateway::rate::RatePlan;
 use tidegate_gateway::session::SessionPlan;
 use tidegate_gateway::status::AppStatus;
 use tidegate_store::desk::{Desk, DeskPlan};
@@ -66,6 +67,7 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
             timeout: Duration::ZERO,
         },
         apps: vec![app_plan(address, workers)],
+        rates: RatePlan::default(),
     }
 }
 

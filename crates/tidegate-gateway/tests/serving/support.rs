@@ -22,6 +22,7 @@ use tidegate_gateway::plan::{
     AppPlan, DrainPlan, ListenerPlan, Matcher, Mode, OnClientGone, PathPattern, Plan, ProbePlan,
     RoutePlan, UpstreamPlan,
 };
+use tidegate_gateway::rate::RatePlan;
 
 /// How long a test waits for what must come; far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -288,6 +289,7 @@ pub(crate) fn plan(app: &App) -> Plan {
             timeout: PATIENCE,
         },
         apps: vec![shop(app.address)],
+        rates: RatePlan::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The reader takes types, ranges and defaults from here, a test holds docs/configuration.md to it,
 //! and suggestions for misspelt keys come from it. What a key means is said in the document.
 
+pub(crate) mod rates;
 pub(crate) mod sessions;
 
 use std::fmt;
@@ -40,6 +41,8 @@ pub(crate) enum Kind {
     /// A table from header name to value, where `*` is any value.
     Headers,
     Table(&'static str),
+    /// What no other kind is, in words.
+    Written(&'static str),
 }
 
 /// What holds when a key is not set.
@@ -54,7 +57,7 @@ pub(crate) enum Otherwise {
     Each(&'static [&'static str]),
 }
 
-use Kind::{Bytes, Choice, Count, Headers, Share, Span, Switch, Table, Text, Texts};
+use Kind::{Bytes, Choice, Count, Headers, Share, Span, Switch, Table, Text, Texts, Written};
 use Otherwise::{Each, Follows, Is, Required, Unset};
 
 const fn key(name: &'static str, kind: Kind, otherwise: Otherwise) -> Key {
@@ -65,7 +68,17 @@ const fn key(name: &'static str, kind: Kind, otherwise: Otherwise) -> Key {
     }
 }
 
-pub(crate) const ROOT: &[Key] = &[key("threads", Count { min: 1, max: 256 }, Is("1"))];
+pub(crate) const ROOT: &[Key] = &[
+    key("threads", Count { min: 1, max: 256 }, Is("1")),
+    key(
+        "limit_keys_max",
+        Count {
+            min: 1024,
+            max: 16_777_216,
+        },
+        Is("1000000"),
+    ),
+];
 
 pub(crate) const LISTEN: &[Key] = &[
     key("address", Text("IP address and port"), Is("0.0.0.0:8080")),
@@ -445,6 +458,7 @@ impl fmt::Display for Kind {
             Texts(what) => write!(f, "list of texts: {what}"),
             Headers => write!(f, "table: header name = value"),
             Table(what) => write!(f, "table: {what}"),
+            Written(what) => write!(f, "{what}"),
         }
     }
 }
@@ -479,6 +493,10 @@ mod tests {
         ("[app.reserve.CLASS]", RESERVE),
         ("[[app.group]]", GROUP),
         ("[[app.route]]", ROUTE),
+        ("[[limit]]", rates::LIMIT),
+        ("[limit.cost]", rates::LIMIT_COST),
+        ("[limit.key]", rates::LIMIT_KEY),
+        ("[limit.key.client]", rates::LIMIT_KEY_CLIENT),
         ("[store]", sessions::STORE),
         ("[store.USE]", sessions::STORE_USE),
         ("[sessions]", sessions::SESSIONS),

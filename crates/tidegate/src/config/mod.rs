@@ -13,6 +13,7 @@ mod limit;
 mod listener;
 mod name;
 mod problem;
+mod rates;
 mod route;
 mod section;
 mod sessions;
@@ -39,6 +40,7 @@ pub(crate) use sessions::{KeyFile, Sessions};
 pub(crate) use store::{Servers, Store, may_be_evicted};
 pub(crate) use summary::Summary;
 pub(crate) use summary::kept::place;
+pub(crate) use summary::rates::Said;
 use tree::{Node, Origin, Table, Value, graft, subtable};
 
 /// What the command line says; it overrides the file.
@@ -89,7 +91,8 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 
 fn setup(root: &Node, problems: &Problems) -> Setup {
     let tables = [
-        "listen", "admin", "trust", "probes", "drain", "store", "sessions", "sidecar", "app",
+        "listen", "admin", "trust", "probes", "drain", "store", "sessions", "sidecar", "limit",
+        "app",
     ];
     let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
     let section = |name: &'static str, title: &str, keys: &'static [keys::Key]| match top.node(name)
@@ -110,14 +113,22 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let sessions = sessions::sessions(&top, &store, problems);
     let sidecar = sidecar::sidecar(&top, &own, sessions.is_some(), problems);
     let taken: Vec<_> = own.into_iter().chain(loopback(sidecar.as_ref())).collect();
+    let trusted = listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies");
+    let apps = app::apps(&top, &taken, sessions.as_ref(), problems);
+    let around = rates::Around {
+        apps: &apps,
+        sessions: sessions.is_some(),
+        proxies: !trusted.is_empty(),
+    };
     let gateway = Plan {
         threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),
         listener,
         admin,
-        trusted: listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies"),
+        rates: rates::rates(&top, &around, problems),
+        trusted,
         probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
         drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
-        apps: app::apps(&top, &taken, sessions.as_ref(), problems),
+        apps,
     };
     Setup {
         gateway,

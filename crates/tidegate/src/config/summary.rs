@@ -1,6 +1,7 @@
 //! What follows from a configuration, for a person to read before it is used.
 
 pub(super) mod kept;
+pub(crate) mod rates;
 
 use std::fmt;
 use std::time::Duration;
@@ -39,7 +40,8 @@ impl fmt::Display for Summary<'_> {
             span(plan.drain.timeout)
         )?;
         kept::show(f, self.0)?;
-        plan.apps.iter().try_for_each(|app| show_app(f, app))
+        plan.apps.iter().try_for_each(|app| show_app(f, app))?;
+        rates::show(f, plan)
     }
 }
 

@@ -11,6 +11,7 @@ mod deploy;
 mod explain;
 mod journal;
 mod languages;
+mod limits;
 mod metrics;
 mod process;
 mod run;

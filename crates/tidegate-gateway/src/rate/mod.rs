@@ -1,0 +1,243 @@
+//! Rate limits on this node: which of them a request meets, and by what it is counted in each.
+//!
+//! The arithmetic is the core's (`tidegate_core::rate`); here is where keys come from, where states are kept
+//! (`table`), and who gives back what a refused request has spent (`charge`). What a limit counts by is hashed with
+//! a secret of the process: nothing that a client sends can be made to collide with somebody
+//! else's, and no client's address is kept.
+
+mod charge;
+mod plan;
+mod table;
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use tidegate_core::rate::key::{self, Part, Prefix, PrefixLengths};
+use tidegate_core::rate::set::Standing;
+use tidegate_core::rate::{Spec, Tick};
+use tidegate_core::time::Mono;
+use tidegate_http::quota::Policy;
+
+pub(crate) use self::charge::{Charge, Refused};
+pub use self::plan::{
+    Absent, Cost, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
+};
+use self::table::{Table, Wanted};
+use crate::classify::Malformed;
+use crate::cohort;
+use crate::context::Conn;
+use crate::plan::{AppPlan, Plan, RoutePlan};
+
+/// All rate limits of a gateway, with what they remember.
+pub struct Rates {
+    limits: Vec<Limit>,
+    /// By application and route.
+    met: Vec<Vec<Met>>,
+    table: Table,
+    /// Keys the hash of what is counted by.
+    secret: [u8; 16],
+}
+
+/// One limit, ready for use.
+pub(crate) struct Limit {
+    pub(crate) plan: LimitPlan,
+    pub(crate) policy: Policy,
+    /// The name that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
+    shadow_name: String,
+}
+
+/// The limits that requests for one route meet.
+#[derive(Default)]
+struct Met {
+    edge: Box<[(u16, Standing)]>,
+    known: Box<[(u16, Standing)]>,
+}
+
+/// What limits may look at in a request.
+pub(crate) struct Asked<'r> {
+    pub(crate) app: usize,
+    pub(crate) route: usize,
+    pub(crate) route_name: &'r str,
+    pub(crate) headers: &'r HeaderMap,
+    pub(crate) conn: &'r Conn,
+    /// The user whose session it is, once that is known.
+    pub(crate) uid: Option<&'r str>,
+}
+
+impl Rates {
+    /// The limits of `plan`, none of which has been used.
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let limits: Vec<Limit> = plan.rates.limits.iter().map(Limit::new).collect();
+        let met = |app: &AppPlan| -> Vec<Met> {
+            let routes = app.routes.iter();
+            routes
+                .map(|route| Met {
+                    edge: met_at(&plan.rates, Stage::Edge, app, route),
+                    known: met_at(&plan.rates, Stage::Known, app, route),
+                })
+                .collect()
+        };
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).expect("the system has random bytes once it is up");
+        Self {
+            met: plan.apps.iter().map(met).collect(),
+            table: Table::new(
+                limits.iter().map(|limit| limit.plan.spec).collect(),
+                plan.rates.keys_max,
+            ),
+            limits,
+            secret,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &[Limit] {
+        &self.limits
+    }
+
+    /// Keys of limit `at` that are remembered.
+    pub(crate) fn keys(&self, at: usize) -> u64 {
+        self.table.kept(at)
+    }
+
+    /// Keys of limit `at` that were forgotten too early, for want of room.
+    pub(crate) fn evicted(&self, at: usize) -> u64 {
+        self.table.evicted(at)
+    }
+
+    /// The limits that requests for this route meet at `stage`.
+    fn meets(&self, app: usize, route: usize, stage: Stage) -> &[(u16, Standing)] {
+        let met = &self.met[app][route];
+        match stage {
+            Stage::Edge => &met.edge,
+            Stage::Known => &met.known,
+        }
+    }
+
+    /// The limits of `met` with the request's keys and costs.
+    fn wanted(
+        &self,
+        met: &[(u16, Standing)],
+        asked: &Asked<'_>,
+        trusted: &[IpNet],
+        ignored: impl Fn(Malformed),
+    ) -> Vec<Wanted> {
+        let mut wanted = Vec::with_capacity(met.len());
+        let client = match asked.conn.trusted {
+            true => cohort::client(asked.headers, asked.conn.peer.ip(), trusted),
+            false => asked.conn.peer.ip(),
+        };
+        for &(at, standing) in met {
+            let limit = &self.limits[usize::from(at)];
+            let mut spec = limit.plan.spec;
+            let (parts, complete) = limit.parts(asked, client);
+            match limit.plan.absent {
+                Absent::Skip if !complete => continue,
+                Absent::Deny if !complete => spec = Spec::Deny,
+                _ => {}
+            }
+            wanted.push(Wanted {
+                limit: at,
+                key: self.key(limit.name_in(standing), &parts[..limit.plan.key.len()]),
+                spec,
+                cost: limit.cost(asked, &ignored),
+                standing,
+            });
+        }
+        wanted
+    }
+
+    fn key(&self, name: &str, parts: &[Part<'_>]) -> u128 {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        key::write(name, parts, &mut hasher);
+        hasher.finish128().as_u128()
+    }
+}
+
+fn met_at(
+    plan: &RatePlan,
+    stage: Stage,
+    app: &AppPlan,
+    route: &RoutePlan,
+) -> Box<[(u16, Standing)]> {
+    let limits = plan.limits.iter().enumerate();
+    limits
+        .filter(|(_, limit)| limit.stage == stage && limit.applies_to(app, route))
+        .map(|(at, limit)| (at as u16, limit.standing_in(app)))
+        .collect()
+}
+
+impl Limit {
+    fn new(plan: &LimitPlan) -> Self {
+        Self {
+            policy: Policy::new(&plan.name, plan.rate.tokens, plan.rate.period_us),
+            // No limit is called so.
+            shadow_name: format!("{}:s", plan.name),
+            plan: plan.clone(),
+        }
+    }
+
+    fn name_in(&self, standing: Standing) -> &str {
+        match standing {
+            Standing::Enforced => &self.plan.name,
+            Standing::Shadow => &self.shadow_name,
+        }
+    }
+
+    /// What the request is counted by, and whether no part is missing.
+    fn parts<'a>(&'a self, asked: &Asked<'a>, client: IpAddr) -> ([Part<'a>; KEY_PARTS_MAX], bool) {
+        let mut parts = [Part::Absent; KEY_PARTS_MAX];
+        let mut complete = true;
+        for (part, plan) in parts.iter_mut().zip(&self.plan.key) {
+            let found = match plan {
+                KeyPart::Client { v4, v6 } => {
+                    let lengths = PrefixLengths::new(*v4, *v6).unwrap_or_default();
+                    Some(Part::Address(Prefix::of(client, lengths)))
+                }
+                KeyPart::Session => asked.uid.map(|uid| Part::Identity(uid.as_bytes())),
+                KeyPart::Header(name) => asked.trusted_header(name).map(Part::Header),
+                KeyPart::Route => Some(Part::Route(asked.route_name)),
+                KeyPart::Constant(text) => Some(Part::Constant(text)),
+            };
+            complete &= found.is_some();
+            *part = found.unwrap_or(Part::Absent);
+        }
+        (parts, complete)
+    }
+
+    fn cost(&self, asked: &Asked<'_>, ignored: impl Fn(Malformed)) -> u64 {
+        let (name, otherwise) = match &self.plan.cost {
+            Cost::Fixed(cost) => return *cost,
+            Cost::Header { name, otherwise } => (name, *otherwise),
+        };
+        let Some(said) = asked.trusted_header(name) else {
+            return otherwise;
+        };
+        let digits = str::from_utf8(said).ok().map(str::trim);
+        let cost = digits.and_then(|digits| digits.parse().ok());
+        cost.unwrap_or_else(|| {
+            ignored(Malformed::Cost);
+            otherwise
+        })
+    }
+}
+
+impl<'r> Asked<'r> {
+    /// What a trusted peer says in `name`. Of several lines the last: the peer itself has added it.
+    fn trusted_header(&self, name: &HeaderName) -> Option<&'r [u8]> {
+        if !self.conn.trusted {
+            return None;
+        }
+        let last = self.headers.get_all(name).iter().next_back()?;
+        Some(last.as_bytes())
+    }
+}
+
+/// The process's clock as limits read it.
+pub(crate) fn tick(now: Mono) -> Tick {
+    Tick(now.as_nanos() / 1_000)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Rate limits as they are configured.
+
+use http::HeaderName;
+use tidegate_core::rate::set::Standing;
+use tidegate_core::rate::{Algorithm, Rate, Spec};
+
+use crate::plan::{AppPlan, Mode, RoutePlan};
+
+/// The most limits of one gateway.
+pub const LIMITS_CONFIGURED_MAX: usize = 256;
+
+/// The most parts of a key.
+pub const KEY_PARTS_MAX: usize = 8;
+
+impl Default for RatePlan {
+    /// No limits.
+    fn default() -> Self {
+        Self {
+            limits: Vec::new(),
+            keys_max: 1,
+        }
+    }
+}
+
+/// All rate limits of a gateway, and room for what they remember.
+#[derive(Clone, Debug)]
+pub struct RatePlan {
+    /// The limits, at most [`LIMITS_CONFIGURED_MAX`]; no request meets more than
+    /// [`LIMITS_MAX`](tidegate_core::rate::set::LIMITS_MAX) of them.
+    pub limits: Vec<LimitPlan>,
+    /// Keys that are remembered at once, over all limits.
+    pub keys_max: usize,
+}
+
+/// One rate limit.
+#[derive(Clone, Debug)]
+pub struct LimitPlan {
+    /// Its name in metrics and answers: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// How it is counted.
+    pub algorithm: Algorithm,
+    /// How much passes.
+    pub rate: Rate,
+    /// The same, with its burst, as it is counted.
+    pub spec: Spec,
+    /// What a request costs.
+    pub cost: Cost,
+    /// What it is counted by, at most [`KEY_PARTS_MAX`] parts; none for all requests together.
+    pub key: Vec<KeyPart>,
+    /// What becomes of a request that lacks a part of the key.
+    pub absent: Absent,
+    /// Names of the applications it applies to; empty for all.
+    pub apps: Vec<String>,
+    /// Names of the routes it applies to; empty for all.
+    pub routes: Vec<String>,
+    /// Whether it refuses or only counts.
+    pub standing: Standing,
+    /// When it is asked.
+    pub stage: Stage,
+}
+
+/// What a request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// So many tokens.
+    Fixed(u64),
+    /// As many as a trusted peer says in this header, `otherwise` so many.
+    Header {
+        /// The header.
+        name: HeaderName,
+        /// For a stranger's request, or one without the header.
+        otherwise: u64,
+    },
+}
+
+/// A part of what a limit counts by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The network of the client's address: so many bits of an IPv4 and of an IPv6 one.
+    Client {
+        /// 0 to 32.
+        v4: u8,
+        /// 0 to 128.
+        v6: u8,
+    },
+    /// The user whose session it is.
+    Session,
+    /// A header of a trusted peer.
+    Header(HeaderName),
+    /// The route.
+    Route,
+    /// The same for everybody.
+    Constant(String),
+}
+
+/// What becomes of a request that lacks a part of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// The limit does not apply to it.
+    Skip,
+    /// It is refused.
+    Deny,
+    /// It counts together with all others that lack the part.
+    Shared,
+}
+
+/// When a limit is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Before admission, from the connection and the headers alone.
+    Edge,
+    /// Once it is known whose session it is.
+    Known,
+}
+
+impl LimitPlan {
+    /// Whether requests for this route of this application meet it.
+    pub fn applies_to(&self, app: &AppPlan, route: &RoutePlan) -> bool {
+        (self.apps.is_empty() || self.apps.contains(&app.name))
+            && (self.routes.is_empty() || self.routes.contains(&route.name))
+    }
+
+    /// Whether it decides about requests for `app`: in shadow mode nothing does.
+    pub fn standing_in(&self, app: &AppPlan) -> Standing {
+        match app.mode {
+            Mode::Enforce => self.standing,
+            Mode::Shadow => Standing::Shadow,
+        }
+    }
+}
+
+impl KeyPart {
+    /// Whether a request may lack it.
+    pub const fn may_be_absent(&self) -> bool {
+        matches!(self, Self::Session | Self::Header(_))
+    }
+}

@@ -1,0 +1,145 @@
+use std::net::SocketAddr;
+
+use http::HeaderValue;
+use tidegate_core::rate::Algorithm;
+
+use super::*;
+use crate::framing::FramingLog;
+
+fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
+    let rate = "10/min".parse().unwrap();
+    LimitPlan {
+        name: "limit".to_owned(),
+        algorithm: Algorithm::Bucket,
+        rate,
+        spec: Spec::new(Algorithm::Bucket, rate, None).unwrap(),
+        cost: Cost::Header {
+            name: HeaderName::from_static("x-cost"),
+            otherwise: 2,
+        },
+        key,
+        absent,
+        apps: Vec::new(),
+        routes: Vec::new(),
+        standing: Standing::Enforced,
+        stage: Stage::Edge,
+    }
+}
+
+fn rates(plan: &LimitPlan) -> Rates {
+    Rates {
+        limits: vec![Limit::new(plan)],
+        met: Vec::new(),
+        table: Table::new(vec![plan.spec], 100),
+        secret: [7; 16],
+    }
+}
+
+fn conn(peer: &str, trusted: bool) -> Conn {
+    let peer: SocketAddr = format!("{peer}:4711").parse().unwrap();
+    let mut conn = Conn::new(peer, FramingLog::default());
+    conn.trusted = trusted;
+    conn
+}
+
+/// The one limit with the key and cost of a request with these headers.
+fn wanted(
+    rates: &Rates,
+    conn: &Conn,
+    headers: &[(&'static str, &'static str)],
+    uid: Option<&str>,
+) -> Vec<Wanted> {
+    let headers: HeaderMap = headers
+        .iter()
+        .map(|(name, value)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        })
+        .collect();
+    let asked = Asked {
+        app: 0,
+        route: 0,
+        route_name: "checkout",
+        headers: &headers,
+        conn,
+        uid,
+    };
+    let trusted = ["10.0.0.0/8".parse().unwrap()];
+    rates.wanted(&[(0, Standing::Enforced)], &asked, &trusted, |_| {})
+}
+
+#[test]
+fn a_stranger_chooses_neither_address_nor_header_nor_cost() {
+    let key = vec![
+        KeyPart::Client { v4: 32, v6: 64 },
+        KeyPart::Header(HeaderName::from_static("x-tenant")),
+    ];
+    let rates = rates(&limit(key, Absent::Shared));
+    let one = [
+        ("x-forwarded-for", "198.51.100.1"),
+        ("x-tenant", "a"),
+        ("x-cost", "0"),
+    ];
+    let other = [
+        ("x-forwarded-for", "198.51.100.2"),
+        ("x-tenant", "b"),
+        ("x-cost", "9"),
+    ];
+
+    let stranger = conn("203.0.113.9", false);
+    let (first, second) = (
+        wanted(&rates, &stranger, &one, None),
+        wanted(&rates, &stranger, &other, None),
+    );
+    assert_eq!(first[0].key, second[0].key);
+    assert_eq!((first[0].cost, second[0].cost), (2, 2));
+
+    let proxy = conn("10.0.0.1", true);
+    let (first, second) = (
+        wanted(&rates, &proxy, &one, None),
+        wanted(&rates, &proxy, &other, None),
+    );
+    assert_ne!(first[0].key, second[0].key);
+    assert_eq!((first[0].cost, second[0].cost), (0, 9));
+}
+
+#[test]
+fn what_a_request_lacks_is_dealt_with_as_configured() {
+    let plan = |absent| limit(vec![KeyPart::Session], absent);
+    let client = conn("203.0.113.9", false);
+
+    assert!(wanted(&rates(&plan(Absent::Skip)), &client, &[], None).is_empty());
+    assert_eq!(
+        wanted(&rates(&plan(Absent::Deny)), &client, &[], None)[0].spec,
+        Spec::Deny
+    );
+    let shared = rates(&plan(Absent::Shared));
+    let other = conn("203.0.113.10", false);
+    let (one, two) = (
+        wanted(&shared, &client, &[], None),
+        wanted(&shared, &other, &[], None),
+    );
+    assert_eq!(one[0].key, two[0].key);
+    let known = wanted(&shared, &client, &[], Some("u7"));
+    assert_ne!(one[0].key, known[0].key);
+    assert_ne!(known[0].spec, Spec::Deny);
+}
+
+#[test]
+fn of_a_header_that_is_there_twice_the_nearest_proxy_has_the_last_word() {
+    let key = vec![KeyPart::Header(HeaderName::from_static("x-tenant"))];
+    let rates = rates(&limit(key, Absent::Skip));
+    let proxy = conn("10.0.0.1", true);
+
+    let forged = wanted(
+        &rates,
+        &proxy,
+        &[("x-tenant", "a"), ("x-tenant", "b")],
+        None,
+    );
+    let plain = wanted(&rates, &proxy, &[("x-tenant", "b")], None);
+
+    assert_eq!(forged[0].key, plain[0].key);
+}

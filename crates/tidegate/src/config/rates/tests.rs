@@ -1,0 +1,231 @@
+use tidegate_core::rate::set::Standing;
+use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage};
+
+use super::super::Summary;
+use super::super::tests::{MINIMAL, errors, plan, setup};
+
+const PROXIES: &str = "[trust]\nproxies = [\"10.0.0.0/8\"]\n";
+
+fn limits(text: &str) -> Vec<LimitPlan> {
+    plan(&format!("{MINIMAL}{text}")).rates.limits
+}
+
+/// The only error that a limit with these keys causes.
+fn error(keys: &str) -> (String, String) {
+    let text = format!("{MINIMAL}[[limit]]\nname = \"l\"\n{keys}\n");
+    let mut errors = errors(&text);
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    let (_, message, help) = errors.remove(0);
+    (message, help)
+}
+
+#[test]
+fn a_limit_is_a_name_and_a_rate_and_counts_clients() {
+    let limits = limits("[[limit]]\nname = \"all\"\nrate = \"10/min\"\n");
+
+    let [limit] = &limits[..] else {
+        panic!("{limits:?}")
+    };
+    assert_eq!(limit.spec.most(), 10);
+    assert_eq!(limit.key, [KeyPart::Client { v4: 32, v6: 64 }]);
+    assert_eq!(limit.cost, Cost::Fixed(1));
+    assert_eq!(
+        (limit.stage, limit.standing),
+        (Stage::Edge, Standing::Enforced)
+    );
+    assert!(plan(MINIMAL).rates.limits.is_empty());
+}
+
+#[test]
+fn keys_costs_and_stages_are_what_they_are_written_as() {
+    let text = format!(
+        "{PROXIES}[sessions]\nkey_file = \"/k\"\n\
+         [[limit]]\nname = \"a\"\nrate = \"100/s\"\nburst = 300\n\
+         key = [{{ client = {{ v4 = 24, v6 = 48 }} }}, \"route\", {{ constant = \"x\" }}]\n\
+         cost = {{ header = \"X-Cost\", otherwise = 3 }}\nedge = false\n\
+         [[limit]]\nname = \"b\"\nrate = \"5/10s\"\nalgorithm = \"log\"\nshadow = true\n\
+         key = [\"session\", {{ header = \"X-Tenant\" }}]\nabsent = \"deny\"\nroutes = [\"other\"]\n"
+    );
+
+    let limits = limits(&text);
+
+    assert_eq!(
+        limits[0].key,
+        [
+            KeyPart::Client { v4: 24, v6: 48 },
+            KeyPart::Route,
+            KeyPart::Constant("x".to_owned())
+        ]
+    );
+    assert_eq!(
+        (limits[0].spec.most(), limits[0].stage),
+        (300, Stage::Known)
+    );
+    assert!(matches!(&limits[0].cost, Cost::Header { name, otherwise: 3 } if name == "x-cost"));
+    assert_eq!(
+        (limits[1].absent, limits[1].stage),
+        (Absent::Deny, Stage::Known)
+    );
+    assert_eq!(limits[1].standing, Standing::Shadow);
+    assert_eq!(limits[1].routes, ["other"]);
+}
+
+/// Keys of a limit, and what is said of them: the message and the help have these words.
+const UNSOUND: &[(&str, &str, &str)] = &[
+    ("rate = \"10\"", "is no rate", "\"100/s\""),
+    ("rate = \"1/m\"", "minute or a month", "write a number"),
+    (
+        "rate = \"10/min\"\nburst = 5\ncost = 6",
+        "a cost of 6 never passes",
+        "burst = 6",
+    ),
+    (
+        "rate = \"200/s\"\nalgorithm = \"log\"",
+        "a log of 200 is too long",
+        "\"bucket\"",
+    ),
+    (
+        "rate = \"10/s\"\nalgorithm = \"window\"\nburst = 5",
+        "only a bucket has a burst",
+        "remove burst",
+    ),
+    (
+        "rate = \"999999999999/400d\"\nburst = 1000000000",
+        "cannot be counted exactly",
+        "smaller burst",
+    ),
+    ("rate = \"1/s\"\ncost = 0", "out of range", "from 1"),
+    (
+        "rate = \"1/s\"\ncost = \"x\"",
+        "a number or a header",
+        "X-Cost",
+    ),
+    (
+        "rate = \"1/s\"\ncost = { header = \"X-C\" }",
+        "would never be read",
+        "[trust]",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"cleint\"]",
+        "is no part of a key",
+        "\"client\"",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"header\"]",
+        "is no part of a key",
+        "{ header =",
+    ),
+    (
+        "rate = \"1/s\"\nkey = \"client\"",
+        "takes a list",
+        "key = [\"client\"]",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"client\", \"client\"]",
+        "twice",
+        "remove",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"session\"]\nabsent = \"skip\"",
+        "there are none",
+        "[sessions]",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ client = { v4 = 33 } }]",
+        "out of range",
+        "0 to 32",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ client = 3 }]",
+        "is a table, not a whole number",
+        "client = {",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{}]",
+        "is one thing, not 0",
+        "one of client",
+    ),
+    (
+        "rate = \"1/s\"\nabsent = \"skip\"",
+        "has no effect",
+        "remove",
+    ),
+    (
+        "rate = \"1/s\"\nscope = \"fleet\"",
+        "not there yet",
+        "divided by the number of gateways",
+    ),
+    (
+        "rate = \"1/s\"\napps = [\"shop\"]",
+        "no application called \"shop\"",
+        "apps",
+    ),
+    (
+        "rate = \"1/s\"\nroutes = [\"othr\"]",
+        "no route called \"othr\"",
+        "\"other\"",
+    ),
+    (
+        "rate = \"1/s\"\nbrust = 3",
+        "unknown key `brust`",
+        "`burst`",
+    ),
+];
+
+#[test]
+fn what_makes_no_limit_is_told_with_what_would() {
+    for &(keys, message, help) in UNSOUND {
+        let (said, fix) = error(keys);
+        assert!(said.contains(message), "{keys}: {said}");
+        assert!(fix.contains(help), "{keys}: {fix}");
+    }
+}
+
+#[test]
+fn what_may_be_missing_must_be_provided_for() {
+    let with = |keys: &str| {
+        let text = format!(
+            "{MINIMAL}{PROXIES}[sessions]\nkey_file = \"/k\"\n[[limit]]\nname = \"l\"\nrate = \"1/s\"\n{keys}\n"
+        );
+        let mut errors = errors(&text);
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        errors.remove(0).1
+    };
+
+    assert!(with("key = [\"session\"]").contains("lack a part of the key"));
+    assert!(with("key = [{ header = \"X-Tenant\" }]").contains("lack a part of the key"));
+    let early = "key = [\"session\"]\nabsent = \"skip\"\nedge = true";
+    assert!(with(early).contains("before the session is known"));
+}
+
+#[test]
+fn names_are_given_once_and_no_route_meets_too_many() {
+    let one = "[[limit]]\nname = \"l\"\nrate = \"1/s\"\n";
+    let twice = errors(&format!("{MINIMAL}{one}{one}"));
+    assert!(twice[0].1.contains("a second limit"), "{twice:?}");
+
+    let many: String = (0..33)
+        .map(|number| format!("[[limit]]\nname = \"l{number}\"\nrate = \"1/s\"\n"))
+        .collect();
+    let many = errors(&format!("{MINIMAL}{many}"));
+    assert!(many[0].1.contains("meet 33 limits"), "{many:?}");
+}
+
+#[test]
+fn the_worst_that_passes_in_any_period_is_printed() {
+    let text = "[[limit]]\nname = \"login\"\nrate = \"10/min\"\nburst = 5\n\
+        [[limit]]\nname = \"exact\"\nrate = \"100/min\"\nalgorithm = \"log\"\nkey = []\nshadow = true\n\
+        [[limit]]\nname = \"none\"\nrate = \"0/s\"\n";
+
+    let page = Summary(&setup(&format!("{MINIMAL}{text}"))).to_string();
+
+    for said in [
+        "login: 10/min with a burst of 5, for each client (IPv4 /32, IPv6 /64)\n    \
+         at most 14 tokens in any min, wherever that begins; 5 at once",
+        "exact: 100/min by a log, all together\n    at most 100 tokens in any min",
+        "in the shadow: it only counts",
+        "nothing passes",
+    ] {
+        assert!(page.contains(said), "{said}\n{page}");
+    }
+}
