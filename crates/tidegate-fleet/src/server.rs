@@ -65,6 +65,18 @@ pub enum SidecarError {
         /// Why.
         source: io::Error,
     },
+    /// The socket's directory is missing.
+    #[error(
+        "cannot listen on {listen}: there is no directory {}. Make it, as with `sudo install -d -o \"$USER\" {}`, or \
+         have systemd do it each time it starts Tidegate: `RuntimeDirectory=tidegate` makes /run/tidegate",
+        .directory.display(), .directory.display()
+    )]
+    NoDirectory {
+        /// Where.
+        listen: Listen,
+        /// What is missing.
+        directory: PathBuf,
+    },
     /// There is a file at the socket's path that is none of ours.
     #[error("{} is there already and is no socket: it is left alone", .0.display())]
     Occupied(PathBuf),
@@ -183,6 +195,12 @@ fn bind(listen: &Listen) -> Result<(Listener, Listen), SidecarError> {
     };
     match listen {
         Listen::Socket(path) => {
+            if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
+                return Err(SidecarError::NoDirectory {
+                    listen: listen.clone(),
+                    directory: directory.to_owned(),
+                });
+            }
             clear(path)?;
             let listener = bind_private(path).map_err(failed)?;
             Ok((Listener::Socket(listener), listen.clone()))

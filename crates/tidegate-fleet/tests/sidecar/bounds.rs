@@ -314,6 +314,26 @@ fn the_socket_is_for_its_owner_and_group() {
 }
 
 #[test]
+fn a_directory_that_is_missing_is_said_with_what_makes_it() {
+    let mut nowhere = plan();
+    nowhere.listen = Listen::Socket("/nowhere/tidegate/sidecar.sock".into());
+
+    let said = start(nowhere).unwrap_err().to_string();
+
+    assert!(
+        said.starts_with(
+            "cannot listen on unix:/nowhere/tidegate/sidecar.sock: there is no directory"
+        ),
+        "{said}"
+    );
+    assert!(
+        said.contains("install -d -o \"$USER\" /nowhere/tidegate`"),
+        "{said}"
+    );
+    assert!(said.contains("RuntimeDirectory=tidegate"), "{said}");
+}
+
+#[test]
 fn a_socket_left_behind_is_replaced_and_nothing_else() {
     let left = plan();
     let Listen::Socket(path) = left.listen.clone() else {
