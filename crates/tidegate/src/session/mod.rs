@@ -16,6 +16,9 @@ use tidegate_gateway::session::draw_line;
 
 use door::Door;
 
+/// Characters that are said of what may be a secret.
+const SHOWN_CHARS: usize = 4;
+
 /// What can be done about sessions.
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -151,7 +154,11 @@ fn destroy(session: &str, consent: &Consent, place: &Place) -> anyhow::Result<Ex
 }
 
 fn session_path(session: &str) -> anyhow::Result<String> {
-    let id = SessionId::parse(session).with_context(|| format!("\"{session}\" is no session"))?;
+    // Perhaps it is the cookie, and that is a secret.
+    let id = SessionId::parse(session).with_context(|| {
+        let begin: String = session.chars().take(SHOWN_CHARS).collect();
+        format!("\"{begin}…\" is no session: give what the application sees in Tidegate-Session")
+    })?;
     Ok(format!("/v1/sessions/{id}"))
 }
 

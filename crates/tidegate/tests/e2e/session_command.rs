@@ -156,7 +156,7 @@ fn without_a_sidecar_the_store_itself_is_asked() {
 fn what_cannot_be_asked_is_said() {
     let (site, _) = Site::new("", "");
     for (args, why) in [
-        (&["show", "nobody"][..], "\"nobody\" is no session"),
+        (&["show", "nobody"][..], "\"nobo…\" is no session"),
         (&["list", ""], "\"\" is no user"),
         (&["show", "abcd.ABCDEFGHIJKLMNOPQRSTUV"], "no_such_session"),
     ] {
