@@ -80,11 +80,11 @@ impl Watch {
         self.window.whole += u32::from(whole);
     }
 
-    /// Calls were stopped.
-    pub(super) fn tripped(&mut self, now: Mono) {
+    /// Calls were stopped; whether that is another loss than the one that was known.
+    pub(super) fn tripped(&mut self, now: Mono) -> bool {
         if matches!(self.phase, Phase::Lost { .. }) {
             // A probe that failed: the same loss.
-            return;
+            return false;
         }
         self.losses += 1;
         self.phase = Phase::Lost {
@@ -92,6 +92,7 @@ impl Watch {
             noticed: now,
             primary: None,
         };
+        true
     }
 
     /// The primary is elsewhere: what answered before was not it.
@@ -108,24 +109,26 @@ impl Watch {
         }
     }
 
-    /// Calls pass.
-    pub(super) fn passes(&mut self, now: Mono) {
-        if let Phase::Lost {
+    /// Calls pass; for how long they did not, if there was a loss.
+    pub(super) fn passes(&mut self, now: Mono) -> Option<Duration> {
+        let Phase::Lost {
             since,
             noticed,
             primary,
         } = self.phase
-        {
-            let primary = primary.unwrap_or(now);
-            self.last = Some(Recovery {
-                detect: noticed.since(since),
-                promote: primary.since(noticed),
-                reconnect: now.since(primary),
-                rewarm: None,
-            });
-            self.phase = Phase::Rewarming { since: now };
-            self.window = Window::beginning(now);
-        }
+        else {
+            return None;
+        };
+        let primary = primary.unwrap_or(now);
+        self.last = Some(Recovery {
+            detect: noticed.since(since),
+            promote: primary.since(noticed),
+            reconnect: now.since(primary),
+            rewarm: None,
+        });
+        self.phase = Phase::Rewarming { since: now };
+        self.window = Window::beginning(now);
+        Some(now.since(noticed))
     }
 
     /// How the last loss went; `None` when there was none.
@@ -258,11 +261,11 @@ mod tests {
     fn lost_and_back() -> Watch {
         let mut watch = Watch::default();
         answers(&mut watch, 0, 501, QUICK, false);
-        watch.tripped(at(5_020));
-        watch.tripped(at(5_300));
+        assert!(watch.tripped(at(5_020)));
+        assert!(!watch.tripped(at(5_300)), "the same loss");
         watch.found(at(7_000));
         watch.found(at(7_001));
-        watch.passes(at(7_050));
+        assert_eq!(watch.passes(at(7_050)), Some(Duration::from_millis(2_030)));
         watch
     }
 

@@ -445,8 +445,11 @@ impl Shard {
             Change::Tripped(why) => {
                 self.passing.store(false, Ordering::Relaxed);
                 self.counts.trips[why.index()].one();
-                guarded.watch.tripped(now);
-                tracing::warn!(purpose, reason = why.name(), "a store is away");
+                if guarded.watch.tripped(now) {
+                    tracing::warn!(purpose, reason = why.name(), "a store is away");
+                } else {
+                    tracing::debug!(purpose, reason = why.name(), "a store is still away");
+                }
                 self.give_everything_up();
                 self.wake.notify_one();
                 self.common.look_again.notify_one();
@@ -455,8 +458,11 @@ impl Shard {
             Change::Passing => {
                 self.passing.store(true, Ordering::Relaxed);
                 self.counts.passes.one();
-                guarded.watch.passes(now);
-                tracing::info!(purpose, "a store is back");
+                let away_ms = guarded
+                    .watch
+                    .passes(now)
+                    .map(|away| away.as_millis() as u64);
+                tracing::info!(purpose, away_ms, "a store is back");
             }
         }
     }
