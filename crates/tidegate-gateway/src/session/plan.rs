@@ -1,6 +1,6 @@
 //! What an application does with sessions, already checked.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,8 +97,8 @@ pub enum BadExposed {
     Name(Name),
     /// Header names make no difference between large and small letters, or between `-` and `_`
     /// for some applications, and another name differs in nothing else.
-    #[error("'{0}' is the same as another name, in a header")]
-    Same(Name),
+    #[error("'{0}' is the same as '{1}', in a header")]
+    Same(Name, Name),
     /// There are too many.
     #[error("more than {} names", Exposed::COUNT_MAX)]
     TooMany,
@@ -189,14 +189,14 @@ impl Exposed {
         if names.len() > Self::COUNT_MAX {
             return Err(BadExposed::TooMany);
         }
-        let mut seen = HashSet::new();
+        let mut seen = HashMap::new();
         let mut headers = Vec::with_capacity(names.len());
         for name in names {
             let header = format!("tidegate-attr-{}", name.as_str().to_ascii_lowercase());
             let header =
                 HeaderName::try_from(header).map_err(|_| BadExposed::Name(name.clone()))?;
-            if !seen.insert(header.as_str().replace('_', "-")) {
-                return Err(BadExposed::Same(name.clone()));
+            if let Some(other) = seen.insert(header.as_str().replace('_', "-"), name) {
+                return Err(BadExposed::Same(name.clone(), other.clone()));
             }
             headers.push(header);
         }
@@ -307,8 +307,9 @@ mod tests {
         let headers: Vec<&str> = exposed.iter().map(|(_, header)| header.as_str()).collect();
         assert_eq!(headers, ["tidegate-attr-cart", "tidegate-attr-locale"]);
         assert_eq!(new(&["a/b"]), Err(BadExposed::Name(name("a/b"))));
-        assert_eq!(new(&["cart", "CART"]), Err(BadExposed::Same(name("CART"))));
-        assert_eq!(new(&["a-b", "a_b"]), Err(BadExposed::Same(name("a_b"))));
+        let same = |name_: &str, other: &str| Err(BadExposed::Same(name(name_), name(other)));
+        assert_eq!(new(&["cart", "CART"]), same("CART", "cart"));
+        assert_eq!(new(&["x", "a-b", "a_b"]), same("a_b", "a-b"));
     }
 
     #[test]

@@ -353,7 +353,7 @@ fn attributes(section: &Section<'_>, problems: &Problems) -> (Attributes, Vec<Na
         read_attribute(&row, plan);
         if row.switch("expose") {
             exposed.push(name);
-            refuse_unsayable(&row, &exposed);
+            refuse_unsayable(&row, &mut exposed);
         }
     }
     (Attributes::new(rows, AttributePlan::default()), exposed)
@@ -406,11 +406,14 @@ fn read_attribute(row: &Section<'_>, plan: &mut AttributePlan) {
     }
 }
 
-/// Notes when the last of `exposed` cannot be told in a header beside the others.
-fn refuse_unsayable(row: &Section<'_>, exposed: &[Name]) {
-    if let Err(why) = Exposed::new(exposed)
-        && row.sound(&["expose"])
-    {
+/// Takes the last of `exposed` out again and notes it when it cannot be told in a header beside the
+/// others: rows after it are to hear of their own faults.
+fn refuse_unsayable(row: &Section<'_>, exposed: &mut Vec<Name>) {
+    let Err(why) = Exposed::new(exposed) else {
+        return;
+    };
+    exposed.pop();
+    if row.sound(&["expose"]) {
         row.refuse(
             "expose",
             format!("the attribute cannot be told in a header: {why}"),

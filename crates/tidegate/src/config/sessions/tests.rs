@@ -241,6 +241,27 @@ fn a_fleet_shares_its_keys() {
 }
 
 #[test]
+fn rows_that_one_header_would_stand_for_name_themselves_and_their_partner() {
+    let rows: String = ["a/b", "a_b", "a-b", "A-B", "cart"]
+        .iter()
+        .map(|name| format!("[[sessions.attribute]]\nname = \"{name}\"\nexpose = true\n"))
+        .collect();
+
+    let said = errors(&format!("{MINIMAL}[sessions]\n{rows}"));
+
+    let said: Vec<String> = said.into_iter().map(|error| format!("{error:?}")).collect();
+    let expected = [
+        "'a/b' cannot be part of a header's name",
+        "'a-b' is the same as 'a_b', in a header",
+        "'A-B' is the same as 'a_b', in a header",
+    ];
+    assert_eq!(said.len(), expected.len(), "{said:?}");
+    for (said, expected) in said.iter().zip(expected) {
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_what_to_write() {
     for (text, message, help) in SENSELESS {
         let said = error(&format!("[sessions]\n{text}"));
