@@ -148,8 +148,13 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 
 fn check(file: &Path, online: bool) -> anyhow::Result<ExitCode> {
     let setup = load(Some(file), &Flags::default())?;
+    let notes = secrets::look(&setup)?;
     let summary = Summary(&setup).to_string();
-    let page = format!("{}: ok\n\n{}", file.display(), summary.trim_end());
+    let mut page = format!("{}: ok\n\n{}", file.display(), summary.trim_end());
+    for note in notes {
+        page.push('\n');
+        page.push_str(&note);
+    }
     let code = print(&page)?;
     if online {
         online::check(&setup)

@@ -8,15 +8,79 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use tidegate_gateway::session::{Keys, draw_line};
-use tidegate_store::redis::{Arrangement, RedisPlan};
+use tidegate_store::redis::{Arrangement, RedisPlan, Use};
 
-use crate::config::{KeyFile, Servers};
+use crate::config::{KeyFile, Servers, Setup};
 
 /// A password or a page of keys is shorter; something else was named by mistake.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Bits of a file's mode by which others than owner and group may read it.
 const OTHERS: u32 = 0o007;
+
+/// What is said of a file that others may read.
+const OPEN_TO_OTHERS: &str = "everybody on this machine may read a secret: chmod o= it";
+
+/// What a file has.
+struct Content {
+    text: String,
+    is_open_to_others: bool,
+}
+
+/// Looks into the files of `setup` that can be read here, as a start would, but makes none. Returns
+/// what there is to say of them.
+///
+/// # Errors
+///
+/// As a start has them, but for files that are not here or that we may not read.
+pub(crate) fn look(setup: &Setup) -> anyhow::Result<Vec<String>> {
+    let mut notes = Vec::new();
+    if let Some(sessions) = &setup.sessions {
+        let (path, is_needed) = match &sessions.key_file {
+            KeyFile::Shared(path) => (path, true),
+            KeyFile::Own(path) => (path, false),
+        };
+        note(path, "key file", is_needed, &mut notes, parse_keys)?;
+    }
+    for servers in Use::ALL.iter().filter_map(|it| setup.store.servers(*it)) {
+        let files = [&servers.password_file, &servers.sentinel_password_file];
+        for path in files.into_iter().flatten() {
+            note(path, "password file", true, &mut notes, first_line)?;
+        }
+    }
+    notes.dedup();
+    Ok(notes)
+}
+
+/// Looks into one file with `parse`.
+fn note<T>(
+    path: &Path,
+    kind: &str,
+    is_needed: bool,
+    notes: &mut Vec<String>,
+    parse: impl FnOnce(&Path, &str) -> anyhow::Result<T>,
+) -> anyhow::Result<()> {
+    let shown = path.display();
+    if let Err(error) = File::open(path)
+        && matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::PermissionDenied
+        )
+    {
+        if is_needed {
+            notes.push(format!(
+                "note: the {kind} {shown} is not looked into: {error}"
+            ));
+        }
+        return Ok(());
+    }
+    let content = read(path).with_context(|| format!("cannot read the {kind} {shown}"))?;
+    parse(path, &content.text)?;
+    if content.is_open_to_others {
+        notes.push(format!("warning: {shown}: {OPEN_TO_OTHERS}"));
+    }
+    Ok(())
+}
 
 /// The plan for `servers`, with the passwords from their files.
 pub(crate) fn with_passwords(servers: &Servers) -> anyhow::Result<RedisPlan> {
@@ -44,19 +108,27 @@ pub(crate) fn keys(file: &KeyFile) -> anyhow::Result<Keys> {
             path
         }
     };
-    let text = read(path).with_context(|| {
+    let text = read_and_warn(path).with_context(|| {
         format!(
             "cannot read the key file {}; `tidegate session key` prints a line for a new one",
             path.display()
         )
     })?;
-    Keys::parse(&text).with_context(|| format!("the key file {} will not do", path.display()))
+    parse_keys(path, &text)
+}
+
+fn parse_keys(path: &Path, text: &str) -> anyhow::Result<Keys> {
+    Keys::parse(text).with_context(|| format!("the key file {} will not do", path.display()))
 }
 
 /// The first line of the file at `path`.
 fn password(path: &Path) -> anyhow::Result<String> {
-    let text =
-        read(path).with_context(|| format!("cannot read the password file {}", path.display()))?;
+    let text = read_and_warn(path)
+        .with_context(|| format!("cannot read the password file {}", path.display()))?;
+    first_line(path, &text)
+}
+
+fn first_line(path: &Path, text: &str) -> anyhow::Result<String> {
     let line = text.lines().next().unwrap_or_default();
     ensure!(
         !line.is_empty(),
@@ -66,15 +138,17 @@ fn password(path: &Path) -> anyhow::Result<String> {
     Ok(line.to_owned())
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    let file = File::open(path)?;
-    let mode = file.metadata()?.permissions().mode();
-    if mode & OTHERS != 0 {
-        tracing::warn!(
-            path = %path.display(),
-            "everybody on this machine may read a secret: chmod o= it"
-        );
+fn read_and_warn(path: &Path) -> anyhow::Result<String> {
+    let content = read(path)?;
+    if content.is_open_to_others {
+        tracing::warn!(path = %path.display(), "{OPEN_TO_OTHERS}");
     }
+    Ok(content.text)
+}
+
+fn read(path: &Path) -> anyhow::Result<Content> {
+    let file = File::open(path)?;
+    let is_open_to_others = file.metadata()?.permissions().mode() & OTHERS != 0;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > FILE_BYTES_MAX {
@@ -83,7 +157,10 @@ fn read(path: &Path) -> anyhow::Result<String> {
             FILE_BYTES_MAX >> 10
         );
     }
-    Ok(text)
+    Ok(Content {
+        text,
+        is_open_to_others,
+    })
 }
 
 /// Makes a key file at `path`, whole or not at all: another process may be making it too.

@@ -57,6 +57,45 @@ fn an_unsound_file_shows_every_error_on_standard_error() {
 }
 
 #[test]
+fn a_key_file_that_will_not_do_is_refused_in_the_words_of_a_start() {
+    let directory = TempDir::new();
+    let key = String::from_utf8(output(&["session", "key"]).stdout).unwrap();
+    let file = |keys: &str| {
+        let keys = directory.write("keys", keys);
+        let text = format!(
+            "[listen]\naddress = \"127.0.0.1:0\"\n[admin]\naddress = \"off\"\n[sessions]\ninsecure = true\n\
+             key_file = \"{}\"\n[[app]]\nupstream = \"http://127.0.0.1:9\"\n",
+            keys.display()
+        );
+        directory.write("keys.toml", &text).display().to_string()
+    };
+    for (keys, why) in [
+        (String::new(), "there is no key in it"),
+        ("secret\n".to_owned(), "line 1 is no key"),
+        (format!("{key}{key}"), "line 2 has a key that an earlier"),
+    ] {
+        let file = file(&keys);
+
+        let checked = output(&["check", &file]);
+        let ran = output(&["run", "--config", &file, "--log", "error"]);
+
+        let text = String::from_utf8(checked.stderr).unwrap();
+        assert!(text.contains(why), "{text}");
+        assert_eq!(checked.status.code(), Some(1));
+        assert_eq!(text, String::from_utf8(ran.stderr).unwrap());
+    }
+
+    let checked = output(&["check", &file(&key)]);
+
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("everybody on this machine may read"),
+        "{text}"
+    );
+}
+
+#[test]
 fn nothing_runs_on_an_unsound_file() {
     let directory = TempDir::new();
     let file = directory.write("bad.toml", "[[app]]\nupstream = \"https://a\"\n");
