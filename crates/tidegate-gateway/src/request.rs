@@ -23,7 +23,7 @@ use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
 use crate::plan::{AppPlan, Mode};
 use crate::rate::{Asked, Charge, Refused, Stage};
-use crate::session::{self, Claim, Guest, Need, Settled};
+use crate::session::{self, Claim, Dropped, Guest, Need, Settled};
 use crate::slot::Slot;
 use crate::upstream::UpstreamFailure;
 use crate::upstream::exchange::{Answer, NoAnswer, exchange};
@@ -327,6 +327,10 @@ impl Visit<'_> {
         } else {
             let recorder = &self.thread.recorder;
             recorder.answered(self.app, response.status());
+            if let Some(plan) = sessions {
+                let count = session::take_out_foreign(response.headers_mut(), plan);
+                recorder.session_dropped(self.app, Dropped::OwnCookie, count);
+            }
         }
         settled.cookies.put_on(response.headers_mut());
         response

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::session::keys::Keys;
 use crate::session::plan::{Affinity, SessionPlan, Transport};
+use crate::session::token::Token;
 
 /// The cookies that an answer is to set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,35 @@ impl Cookies {
     fn set(&mut self, plan: &SessionPlan, name: &str, value: &str, life: Option<Duration>) {
         self.0.push(line(plan, name, value, life));
     }
+}
+
+/// Takes out of an answer what sets a cookie of ours without having it from us, and counts it: the
+/// browser would lose its session. What the sidecar gave the application for its visitor stays.
+pub(crate) fn take_out_foreign(headers: &mut HeaderMap, plan: &SessionPlan) -> u64 {
+    let lines = headers.get_all(SET_COOKIE).iter();
+    let count = lines.filter(|line| is_foreign(line, plan)).count();
+    if count > 0 {
+        let lines: Vec<HeaderValue> = headers.get_all(SET_COOKIE).iter().cloned().collect();
+        headers.remove(SET_COOKIE);
+        for line in lines.into_iter().filter(|line| !is_foreign(line, plan)) {
+            headers.append(SET_COOKIE, line);
+        }
+    }
+    count as u64
+}
+
+fn is_foreign(line: &HeaderValue, plan: &SessionPlan) -> bool {
+    let pair = line.as_bytes().split(|byte| *byte == b';').next();
+    let pair = pair.unwrap_or_default();
+    let Some(equals) = pair.iter().position(|byte| *byte == b'=') else {
+        return false;
+    };
+    let (name, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+    if name == plan.cookies.session().as_bytes() {
+        return Token::parse(value, &plan.keys).is_err();
+    }
+    let is_affinity = plan.affinity.is_some() && name == Affinity::COOKIE.as_bytes();
+    is_affinity || name == plan.cookies.ticket().as_bytes()
 }
 
 /// What sets a cookie.
@@ -176,6 +206,40 @@ mod tests {
         assert_eq!(headers[CACHE_CONTROL], "private, no-store");
         assert_eq!(headers.get_all(SET_COOKIE).iter().count(), 2);
         assert_eq!(headers.len(), 3);
+    }
+
+    #[test]
+    fn an_application_sets_no_cookie_of_ours_but_what_the_sidecar_gave_it() {
+        for (transport, ours, others) in [
+            (
+                Transport::Tls,
+                ["__Host-tg=evil; Path=/", "__Host-tgt=x", "tg_a=gw9.x"],
+                ["tg=1", "tgt=1"],
+            ),
+            (
+                Transport::Insecure,
+                [" tg =evil", "tgt=", "tg_a=; Max-Age=0"],
+                ["__Host-tg=1", "TG=1"],
+            ),
+        ] {
+            let mut plan = plan(transport, false);
+            plan.affinity = Affinity::new("gw1").ok();
+            let given = Token::draw().write(&plan.keys);
+            let given = line(&plan, plan.cookies.session(), &given, None);
+            let mut headers = HeaderMap::new();
+            for line in ours.iter().chain(&others).chain(&["app=tg=1", "flag"]) {
+                headers.append(SET_COOKIE, HeaderValue::from_static(line));
+            }
+            headers.append(SET_COOKIE, given.clone());
+
+            assert_eq!(take_out_foreign(&mut headers, &plan), 3);
+
+            let left: Vec<&HeaderValue> = headers.get_all(SET_COOKIE).iter().collect();
+            assert_eq!(left[..2], others);
+            assert_eq!(left[2..4], ["app=tg=1", "flag"]);
+            assert_eq!(left[4..], [&given]);
+            assert_eq!(take_out_foreign(&mut headers, &plan), 0);
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub use plan::{
 };
 
 pub(crate) use claim::Claim;
+pub(crate) use cookie::take_out_foreign;
 pub(crate) use guest::{Guest, Known};
 pub(crate) use jar::redact;
 pub(crate) use orders::{Orders, Settled};

@@ -108,6 +108,8 @@ pub enum Dropped {
     NotReplicated,
     /// The store says something odd.
     Odd,
+    /// It sets a cookie of ours by itself.
+    OwnCookie,
 }
 
 impl Outcome {
@@ -251,7 +253,7 @@ impl Done {
 
 impl Dropped {
     /// Every one.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Malformed,
         Self::Uninvolved,
         Self::Anonymous,
@@ -266,6 +268,7 @@ impl Dropped {
         Self::Busy,
         Self::NotReplicated,
         Self::Odd,
+        Self::OwnCookie,
     ];
 
     /// Position in [`Dropped::ALL`].
@@ -290,6 +293,7 @@ impl Dropped {
             Self::Busy => "busy",
             Self::NotReplicated => "not_replicated",
             Self::Odd => "odd",
+            Self::OwnCookie => "own_cookie",
         }
     }
 }
