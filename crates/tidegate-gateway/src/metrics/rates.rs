@@ -7,8 +7,11 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::exposition::{Source, counter, gauge};
 use super::{Cell, RateCells};
 
+/// Where a count of a limit is.
+type CellOf = fn(&RateCells) -> &Cell;
+
 /// What became of requests in a limit, with its label.
-pub(crate) const RATE_COUNTS: [(&str, fn(&RateCells) -> &Cell); 4] = [
+pub(crate) const RATE_COUNTS: [(&str, CellOf); 4] = [
     ("passed", |cells| &cells.passed),
     ("refused", |cells| &cells.refused),
     ("shadow_refused", |cells| &cells.shadow_refused),
