@@ -88,7 +88,7 @@ impl Holder {
 
     /// The store's answer to a message that was sent at `asked`.
     pub fn answered(&mut self, asked: Tick, now: Tick, id: PermitId, answer: Answer) -> Outcome {
-        let Some(hold) = self.holds.get(&id.number).copied() else {
+        let Some(hold) = self.find(id).copied() else {
             return Outcome::Over;
         };
         // Answers may come in another order than they were asked for.
@@ -128,12 +128,12 @@ impl Holder {
     /// The permit is not needed any more, or its answer did not come in time. What to tell the store: also of one
     /// that it may not have given.
     pub fn release(&mut self, id: PermitId) -> Option<Message> {
-        self.forget(id.number).then_some(Message::Release { id })
+        (id.life == self.life && self.forget(id.number)).then_some(Message::Release { id })
     }
 
     /// Whether the permit may still be acted on.
     pub fn holds(&self, now: Tick, id: PermitId) -> bool {
-        let hold = self.holds.get(&id.number);
+        let hold = self.find(id);
         hold.is_some_and(|hold| hold.fence.is_some() && now < self.over(hold.as_of))
     }
 
@@ -177,6 +177,13 @@ impl Holder {
     /// When there is something to do.
     pub fn due_at(&self) -> Option<Tick> {
         self.dues.first().map(|&(due, _)| due)
+    }
+
+    /// What is known of a permit of this life. An answer may have been meant for the life before, which
+    /// counted from one, too.
+    fn find(&self, id: PermitId) -> Option<&Hold> {
+        let hold = self.holds.get(&id.number);
+        hold.filter(|_| id.life == self.life)
     }
 
     const fn id(&self, number: u64) -> PermitId {

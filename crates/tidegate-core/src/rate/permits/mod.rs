@@ -168,6 +168,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_to_the_life_before_says_nothing_to_this_one() {
+        let mut store = Permits::new(10);
+        let before = Holder::new(Life(1), LEASE).acquire(Tick(1_000), 2, LEASE);
+        let answer = store.handle(Tick(1_200), &before.unwrap());
+        let mut now = Holder::new(Life(2), LEASE);
+        let asked = id_of(now.acquire(Tick(1_300), 2, LEASE).unwrap());
+        let stale = id_of(before.unwrap());
+
+        let outcome = now.answered(Tick(1_000), Tick(1_400), stale, answer);
+
+        assert_eq!(outcome, Outcome::Over);
+        assert!(!now.holds(Tick(1_400), asked) && !now.holds(Tick(1_400), stale));
+        assert_eq!(now.release(stale), None);
+        assert!(now.release(asked).is_some());
+    }
+
+    #[test]
     fn what_the_dead_held_is_back_when_its_lease_has_passed_or_they_are_buried() {
         let mut store = Permits::new(10);
         store.handle(Tick(0), &acquire(1, 1, 3));
