@@ -184,7 +184,7 @@ impl Following {
         self.epoch = membership.epoch;
         let until = asked.plus(self.lease_us - self.lease_us / DRIFT_PARTS);
         self.until = until.max(self.until);
-        self.settle(now, members);
+        self.settle(now, members, young_us);
         if matches!(self.stage, Stage::In) {
             self.changes.push(now, 1 + self.others.len() as u32);
         }
@@ -224,16 +224,17 @@ impl Following {
         &self.changes
     }
 
-    /// Ends the joining if nobody has to be waited for any more.
-    fn settle(&mut self, now: Tick, members: &[Member]) {
-        let Stage::Joining { waits_for, young } = &mut self.stage else {
+    /// Ends the joining if nobody has to be waited for any more. The store must have been old enough when it wrote `members`,
+    /// not only when this is read: a late reply of a young one may lack some that have renewed since.
+    fn settle(&mut self, now: Tick, members: &[Member], young_us: u64) {
+        let Stage::Joining { waits_for, .. } = &mut self.stage else {
             return;
         };
         for other in members.iter().filter(|it| it.follows >= self.since) {
             waits_for.remove(&other.life);
         }
         waits_for.retain(|_, until| now < *until);
-        if waits_for.is_empty() && *young <= now {
+        if waits_for.is_empty() && young_us == 0 {
             self.stage = Stage::In;
             self.changes = Changes::new();
         }
@@ -499,6 +500,22 @@ mod tests {
 
         assert_eq!(renew(&mut roll, &mut fleet[0], 14_000), Part::OneIn(2));
         assert_eq!(renew(&mut roll, &mut fourth, 14_000), Part::OneIn(2));
+    }
+
+    #[test]
+    fn a_late_reply_of_a_young_store_lets_nobody_in() {
+        let (_, mut fleet) = fleet(1);
+        let mut roll = Roll::new(Tick(11_000));
+        let mut second = Following::new(Life(7), LEASE);
+        renew(&mut roll, &mut second, 11_100);
+        // Written when the store knew nothing of the first, which has a part still.
+        let late = roll.membership(Tick(11_200));
+        assert_eq!(renew(&mut roll, &mut fleet[0], 12_800), Part::OneIn(2));
+
+        let taken = second.take(Tick(11_200), Tick(14_050), &late);
+
+        assert!(matches!(taken, Ok(Part::Joining { .. })), "{taken:?}");
+        assert_eq!(renew(&mut roll, &mut second, 14_060), Part::OneIn(2));
     }
 
     #[test]
