@@ -108,10 +108,11 @@ pub struct Following {
 enum Stage {
     Out,
     Joining {
-        /// Those that may not know of this node, and until when they may have a part all the same.
-        waits_for: BTreeMap<Life, Tick>,
-        /// Until when there may be some that the store has forgotten.
-        young: Tick,
+        /// Those that may not know of this node, and until which age of the store they may have a part all the same.
+        waits_for: BTreeMap<Life, u64>,
+        /// How old the store was at the latest reply, and when that came.
+        age_us: u64,
+        at: Tick,
     },
     In,
 }
@@ -175,16 +176,18 @@ impl Following {
             Stage::In => own.since == self.since || forgotten,
         };
         if !stayed {
+            let until = |left_us| membership.age_us.saturating_add(left_us);
             self.stage = Stage::Joining {
-                waits_for: there.map(|it| (it.life, now.plus(it.left_us))).collect(),
-                young: now.plus(young_us),
+                waits_for: there.map(|it| (it.life, until(it.left_us))).collect(),
+                age_us: 0,
+                at: now,
             };
         }
         self.since = own.since;
         self.epoch = membership.epoch;
         let until = asked.plus(self.lease_us - self.lease_us / DRIFT_PARTS);
         self.until = until.max(self.until);
-        self.settle(now, members, young_us);
+        self.settle(now, membership);
         if matches!(self.stage, Stage::In) {
             self.changes.push(now, 1 + self.others.len() as u32);
         }
@@ -203,13 +206,17 @@ impl Following {
         }
         match &self.stage {
             Stage::Out => Part::Out,
-            Stage::Joining { waits_for, young } => Part::Joining {
-                wait_us: waits_for
-                    .values()
-                    .fold(*young, |latest, until| latest.max(*until))
-                    .since(now)
-                    .max(1),
-            },
+            Stage::Joining {
+                waits_for,
+                age_us,
+                at,
+            } => {
+                let age_us = age_us.saturating_add(now.since(*at));
+                let until_us = waits_for.values().fold(self.lease_us, |a, b| a.max(*b));
+                Part::Joining {
+                    wait_us: until_us.saturating_sub(age_us).max(1),
+                }
+            }
             Stage::In => self.last().map_or(Part::Out, Part::OneIn),
         }
     }
@@ -224,17 +231,25 @@ impl Following {
         &self.changes
     }
 
-    /// Ends the joining if nobody has to be waited for any more. The store must have been old enough when it wrote `members`,
-    /// not only when this is read: a late reply of a young one may lack some that have renewed since.
-    fn settle(&mut self, now: Tick, members: &[Member], young_us: u64) {
-        let Stage::Joining { waits_for, .. } = &mut self.stage else {
+    /// Ends the joining if nobody has to be waited for any more: by what the store wrote, and by its clock when it wrote that.
+    /// By this node's clock a late reply would be believed in what is no longer so: that nobody has renewed since with a
+    /// store that has lost its memory of this node, or that had not heard of the other yet.
+    fn settle(&mut self, now: Tick, membership: &Membership) {
+        let Stage::Joining {
+            waits_for,
+            age_us,
+            at,
+        } = &mut self.stage
+        else {
             return;
         };
-        for other in members.iter().filter(|it| it.follows >= self.since) {
+        (*age_us, *at) = (membership.age_us, now);
+        let follow = membership.members.iter();
+        for other in follow.filter(|it| it.follows >= self.since) {
             waits_for.remove(&other.life);
         }
-        waits_for.retain(|_, until| now < *until);
-        if waits_for.is_empty() && young_us == 0 {
+        waits_for.retain(|_, until_us| membership.age_us < *until_us);
+        if waits_for.is_empty() && self.lease_us <= membership.age_us {
             self.stage = Stage::In;
             self.changes = Changes::new();
         }
