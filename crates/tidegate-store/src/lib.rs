@@ -1,4 +1,4 @@
-//! The state that a fleet shares: sessions, who is a member, who leads.
+//! The state that a fleet shares: sessions, rate limits, who is a member, who leads.
 //!
 //! Two backends keep it: [`redis`] (Redis or Valkey: standalone, Sentinel, Cluster)
 //! and [`embedded`] (in process, one file). [`SessionStore`] is either of them and
@@ -7,6 +7,7 @@
 
 pub mod desk;
 pub mod embedded;
+pub mod limits;
 pub mod redis;
 
 mod background;
@@ -16,6 +17,7 @@ mod error;
 mod janitor;
 mod lease;
 mod members;
+mod rate_key;
 mod sessions;
 
 pub use background::Background;
@@ -28,4 +30,5 @@ pub use error::StoreError;
 pub use janitor::{Janitor, JanitorStats};
 pub use lease::{Fence, Held, LEASE_MAX, STORE_GRAIN, Taken};
 pub use members::{Enrolled, Fleet, MEMBER_LEASE_MAX, MEMBERS_MAX, Member, Node};
+pub use rate_key::{RateKeys, RateSecret};
 pub use sessions::{NewSession, SessionStore, SignedOut};

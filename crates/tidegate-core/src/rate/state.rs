@@ -105,6 +105,13 @@ impl Spec {
             }
             // Each entry counts until its time is over by the new limit.
             (Self::Log(_), Self::Log(_), State::Log(_)) => {}
+            // Windows that begin and end as before have what was spent in them.
+            (Self::Window(spec), Self::Window(old), State::Window(state))
+                if spec.window_us() == old.window_us() =>
+            {
+                state.current = state.current.min(2 * spec.limit());
+                state.previous = state.previous.min(2 * spec.limit());
+            }
             _ => {
                 let used = old.used(state, now);
                 *state = self.full(now);
@@ -208,6 +215,21 @@ mod tests {
                 assert_eq!(new.remaining(&state, now), 13, "{from:?} to {to:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_counter_with_another_limit_has_what_was_spent_in_its_windows() {
+        let (old, new) = (
+            spec(Algorithm::Window, "10/s"),
+            spec(Algorithm::Window, "20/s"),
+        );
+        let mut state = old.full(Tick(0));
+        old.take(&mut state, Tick(500_000), 8).unwrap();
+
+        new.rescale(&mut state, Tick(1_500_000), &old);
+
+        assert_eq!(new.remaining(&state, Tick(1_500_000)), 16);
+        assert_eq!(new.remaining(&state, Tick(1_750_000)), 18);
     }
 
     #[test]

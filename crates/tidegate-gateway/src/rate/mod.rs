@@ -13,12 +13,12 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
-use siphasher::sip128::{Hasher128, SipHasher13};
-use tidegate_core::rate::key::{self, Part, Prefix, PrefixLengths};
+use tidegate_core::rate::key::{Part, Prefix, PrefixLengths};
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Spec, Tick};
 use tidegate_core::time::Mono;
 use tidegate_http::quota::Policy;
+use tidegate_store::{RateKeys, RateSecret};
 
 pub(crate) use self::charge::{Charge, Refused};
 pub use self::plan::{
@@ -36,16 +36,15 @@ pub struct Rates {
     /// By application and route.
     met: Vec<Vec<Met>>,
     table: Table,
-    /// Keys the hash of what is counted by.
-    secret: [u8; 16],
 }
 
 /// One limit, ready for use.
 pub(crate) struct Limit {
     pub(crate) plan: LimitPlan,
     pub(crate) policy: Policy,
-    /// The name that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
-    shadow_name: String,
+    keys: RateKeys,
+    /// The keys that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
+    shadow_keys: RateKeys,
 }
 
 /// The limits that requests for one route meet.
@@ -69,7 +68,11 @@ pub(crate) struct Asked<'r> {
 impl Rates {
     /// The limits of `plan`, none of which has been used.
     pub(crate) fn new(plan: &Plan) -> Self {
-        let limits: Vec<Limit> = plan.rates.limits.iter().map(Limit::new).collect();
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the system has random bytes once it is up");
+        let secret = RateSecret::new(bytes);
+        let limits = plan.rates.limits.iter();
+        let limits: Vec<Limit> = limits.map(|limit| Limit::new(limit, &secret)).collect();
         let met = |app: &AppPlan| -> Vec<Met> {
             let routes = app.routes.iter();
             routes
@@ -79,8 +82,6 @@ impl Rates {
                 })
                 .collect()
         };
-        let mut secret = [0; 16];
-        getrandom::fill(&mut secret).expect("the system has random bytes once it is up");
         Self {
             met: plan.apps.iter().map(met).collect(),
             table: Table::new(
@@ -88,7 +89,6 @@ impl Rates {
                 plan.rates.keys_max,
             ),
             limits,
-            secret,
         }
     }
 
@@ -139,19 +139,13 @@ impl Rates {
             }
             wanted.push(Wanted {
                 limit: at,
-                key: self.key(limit.name_in(standing), &parts[..limit.plan.key.len()]),
+                key: limit.keys_in(standing).key(&parts[..limit.plan.key.len()]),
                 spec,
                 cost: limit.cost(asked, &ignored),
                 standing,
             });
         }
         wanted
-    }
-
-    fn key(&self, name: &str, parts: &[Part<'_>]) -> u128 {
-        let mut hasher = SipHasher13::new_with_key(&self.secret);
-        key::write(name, parts, &mut hasher);
-        hasher.finish128().as_u128()
     }
 }
 
@@ -169,19 +163,20 @@ fn met_at(
 }
 
 impl Limit {
-    fn new(plan: &LimitPlan) -> Self {
+    fn new(plan: &LimitPlan, secret: &RateSecret) -> Self {
         Self {
             policy: Policy::new(&plan.name, plan.rate.tokens, plan.rate.period_us),
+            keys: secret.limit(&plan.name),
             // No limit is called so.
-            shadow_name: format!("{}:s", plan.name),
+            shadow_keys: secret.limit(&format!("{}:s", plan.name)),
             plan: plan.clone(),
         }
     }
 
-    fn name_in(&self, standing: Standing) -> &str {
+    const fn keys_in(&self, standing: Standing) -> &RateKeys {
         match standing {
-            Standing::Enforced => &self.plan.name,
-            Standing::Shadow => &self.shadow_name,
+            Standing::Enforced => &self.keys,
+            Standing::Shadow => &self.shadow_keys,
         }
     }
 

@@ -28,10 +28,9 @@ fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
 
 fn rates(plan: &LimitPlan) -> Rates {
     Rates {
-        limits: vec![Limit::new(plan)],
+        limits: vec![Limit::new(plan, &RateSecret::new([7; 16]))],
         met: Vec::new(),
         table: Table::new(vec![plan.spec], 100),
-        secret: [7; 16],
     }
 }
 

@@ -66,6 +66,18 @@ pub(super) fn lead(name: &Name) -> String {
     format!("tg:lead:{{{name}}}")
 }
 
+/// The state of a limit.
+pub(crate) fn limit(tag: SlotTag, key: u128) -> String {
+    let mut name = format!("tg:l:{{{tag}}}:");
+    for shift in (0..26).rev() {
+        name.push(char::from(DIGITS[(key >> (5 * shift)) as usize & 31]));
+    }
+    name
+}
+
+/// Of a number in base 32, as in a slot tag.
+const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
 /// The field of an attribute.
 pub(super) fn attribute(name: &Name) -> String {
     format!("{}{name}", layout::ATTRIBUTE)
@@ -109,12 +121,28 @@ mod tests {
         ] {
             assert_eq!(hashed(&key), tag.as_str(), "{key}");
         }
+        assert_eq!(hashed(&limit(tag, 7)), tag.as_str());
         for key in [epoch(&uid), sessions(&uid), capsule(&uid)] {
             assert_eq!(hashed(&key), "%7B%7Da%7D%25b", "{key}");
         }
         for key in [index(7), lease(7), stream(7)] {
             assert_eq!(hashed(&key), "b07", "{key}");
         }
+    }
+
+    #[test]
+    fn a_limit_has_every_bit_of_its_key() {
+        let tag = SlotTag::from_bits(0);
+
+        assert_eq!(limit(tag, 0), format!("tg:l:{{aaaa}}:{}", "a".repeat(26)));
+        assert_eq!(
+            limit(tag, u128::MAX),
+            format!("tg:l:{{aaaa}}:h{}", "7".repeat(25))
+        );
+        let mut one_each: Vec<_> = (0..128).map(|bit| limit(tag, 1 << bit)).collect();
+        one_each.sort();
+        one_each.dedup();
+        assert_eq!(one_each.len(), 128);
     }
 
     /// The part of a key that a Cluster hashes.

@@ -1,4 +1,4 @@
-//! Sessions in Redis or Valkey.
+//! Redis and Valkey: sessions, the fleet, and the connections that all uses of them have.
 
 mod answer;
 mod blobs;
@@ -32,7 +32,10 @@ pub use inspect::{Found, Inspection, inspect};
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
 pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
+pub(crate) use keys::limit as limit_key;
+pub(crate) use replies::Elements;
 pub(crate) use script::Run;
+pub(crate) use scripts::LIMIT;
 pub(crate) use servers::{Lane, Servers};
 
 use crate::background::Background;
@@ -54,6 +57,10 @@ impl Redis {
     /// How the servers are, and what was counted about them.
     pub fn stats(&self) -> StoreStats {
         self.servers.stats()
+    }
+
+    pub(crate) const fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     pub(crate) fn is_away(&self, id: &tidegate_core::session::SessionId) -> bool {

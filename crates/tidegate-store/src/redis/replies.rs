@@ -56,14 +56,14 @@ const HEAD: [&str; 10] = [
 ];
 
 /// The elements of a script's reply, read one after another.
-pub(super) struct Elements {
+pub(crate) struct Elements {
     script: &'static str,
     rest: std::vec::IntoIter<Reply>,
 }
 
 impl Elements {
     /// The elements of `reply`, which `script` gave.
-    pub(super) fn of(script: &'static str, reply: Reply) -> Result<Self, StoreError> {
+    pub(crate) fn of(script: &'static str, reply: Reply) -> Result<Self, StoreError> {
         match reply {
             Reply::Array(elements) => Ok(Self {
                 script,
@@ -74,7 +74,7 @@ impl Elements {
     }
 
     /// The next one as an integer.
-    pub(super) fn integer(&mut self) -> Result<i64, StoreError> {
+    pub(crate) fn integer(&mut self) -> Result<i64, StoreError> {
         match self.rest.next() {
             Some(Reply::Int(integer)) => Ok(integer),
             Some(Reply::BulkString(bytes)) => number(&bytes).ok_or_else(|| odd(self.script)),
@@ -83,7 +83,7 @@ impl Elements {
     }
 
     /// The next one as a number that is not negative.
-    pub(super) fn natural(&mut self) -> Result<u64, StoreError> {
+    pub(crate) fn natural(&mut self) -> Result<u64, StoreError> {
         u64::try_from(self.integer()?).map_err(|_| self.odd())
     }
 

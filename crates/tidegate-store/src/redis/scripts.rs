@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::script::Script;
 
 /// One of the scripts below.
-pub(super) type Installed = LazyLock<Script>;
+pub(crate) type Installed = LazyLock<Script>;
 
 pub(super) static ADOPT: Installed =
     LazyLock::new(|| Script::new("adopt", include_str!("scripts/adopt.lua")));
@@ -25,6 +25,8 @@ pub(super) static FINISH: Installed =
     LazyLock::new(|| Script::new("finish", include_str!("scripts/finish.lua")));
 pub(super) static INDEX: Installed =
     LazyLock::new(|| Script::new("index", include_str!("scripts/index.lua")));
+pub(crate) static LIMIT: Installed =
+    LazyLock::new(|| Script::new("limit", include_str!("scripts/limit.lua")));
 pub(super) static OPEN: Installed =
     LazyLock::new(|| Script::new("open", include_str!("scripts/open.lua")));
 pub(super) static PATCH: Installed =
