@@ -14,5 +14,6 @@ mod stream;
 
 pub use counts::Tally;
 pub use mint::{Mint, Minted};
-pub use plan::{Listen, SidecarPlan};
+pub use plan::SidecarPlan;
 pub use server::{Sidecar, SidecarError};
+pub use tidegate_http::local::{Listen, ListenError};

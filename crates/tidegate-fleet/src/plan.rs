@@ -1,9 +1,8 @@
 //! What a sidecar is started with, already checked.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
+
+use tidegate_http::local::Listen;
 
 /// What a sidecar is started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,23 +17,4 @@ pub struct SidecarPlan {
     pub body_bytes_max: usize,
     /// Longest time for a request to arrive, and again for it to be answered.
     pub timeout: Duration,
-}
-
-/// Where a sidecar listens: only this machine reaches it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// A socket at this path, with mode 0660.
-    Socket(PathBuf),
-    /// A loopback address; port 0 picks a free one.
-    Loopback(SocketAddr),
-}
-
-/// As a configuration has it.
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Socket(path) => write!(f, "unix:{}", path.display()),
-            Self::Loopback(address) => write!(f, "{address}"),
-        }
-    }
 }

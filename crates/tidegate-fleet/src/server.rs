@@ -1,11 +1,7 @@
 //! Listens, accepts, and holds every request to its bounds before the API sees it.
 
 use std::convert::Infallible;
-use std::fs;
 use std::io;
-use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use tidegate_http::local::{Bound, Listen, ListenError, SocketFile};
 use tidegate_store::desk::Desk;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -32,15 +29,13 @@ use crate::api::{Api, EVENTS_PATH, Problem, WAIT_MS_MAX};
 use crate::counts::{Counts, Tally};
 use crate::drain::drain;
 use crate::mint::Mint;
-use crate::plan::{Listen, SidecarPlan};
+use crate::plan::SidecarPlan;
 use crate::stream::{Arrival, Watched};
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Header fields of a request.
 const HEADERS_MAX: usize = 64;
-/// The socket is for its owner and group alone.
-const SOCKET_MODE: u32 = 0o660;
 /// How long to wait after the system refused a connection: it has no files left, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -51,38 +46,15 @@ pub struct Sidecar {
     counts: Arc<Counts>,
     /// Held for as long as it runs.
     _alive: oneshot::Sender<()>,
-    socket: Option<PathBuf>,
+    _file: Option<SocketFile>,
 }
 
 /// Why a sidecar does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// The socket or the address is not to be had.
-    #[error("cannot listen on {listen}")]
-    Listen {
-        /// Where.
-        listen: Listen,
-        /// Why.
-        source: io::Error,
-    },
-    /// The socket's directory is missing.
-    #[error(
-        "cannot listen on {listen}: there is no directory {}. Make it, as with `sudo install -d -o \"$USER\" {}`, or \
-         have systemd do it each time it starts Tidegate: `RuntimeDirectory=tidegate` makes /run/tidegate",
-        .directory.display(), .directory.display()
-    )]
-    NoDirectory {
-        /// Where.
-        listen: Listen,
-        /// What is missing.
-        directory: PathBuf,
-    },
-    /// There is a file at the socket's path that is none of ours.
-    #[error("{} is there already and is no socket: it is left alone", .0.display())]
-    Occupied(PathBuf),
-    /// Another process listens on the socket.
-    #[error("another process listens on {}", .0.display())]
-    InUse(PathBuf),
+    /// It cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The system gives no thread.
     #[error("the sidecar's thread does not start")]
     Thread(#[source] io::Error),
@@ -126,13 +98,10 @@ impl Sidecar {
             Err(error) => {
                 // The caller may be in a runtime of its own, where this one must not be waited for.
                 runtime.shutdown_background();
-                return Err(error);
+                return Err(error.into());
             }
         };
-        let socket = match &listen {
-            Listen::Socket(path) => Some(path.clone()),
-            Listen::Loopback(_) => None,
-        };
+        let file = listen.file();
         let counts = Arc::new(Counts::default());
         let shared = Arc::new(Shared {
             router: Api::new(desk, mint, plan.timeout).router(),
@@ -159,7 +128,7 @@ impl Sidecar {
             listen,
             counts,
             _alive: alive,
-            socket,
+            _file: file,
         })
     }
 
@@ -180,68 +149,16 @@ impl Sidecar {
     }
 }
 
-impl Drop for Sidecar {
-    fn drop(&mut self) {
-        if let Some(path) = &self.socket {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-fn bind(listen: &Listen) -> Result<(Listener, Listen), SidecarError> {
-    let failed = |source| SidecarError::Listen {
-        listen: listen.clone(),
-        source,
+fn bind(listen: &Listen) -> Result<(Listener, Listen), ListenError> {
+    let (bound, at) = listen.bind()?;
+    let listener = match bound {
+        Bound::Socket(listener) => UnixListener::from_std(listener).map(Listener::Socket),
+        Bound::Loopback(listener) => TcpListener::from_std(listener).map(Listener::Loopback),
     };
-    match listen {
-        Listen::Socket(path) => {
-            if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
-                return Err(SidecarError::NoDirectory {
-                    listen: listen.clone(),
-                    directory: directory.to_owned(),
-                });
-            }
-            clear(path)?;
-            let listener = bind_private(path).map_err(failed)?;
-            Ok((Listener::Socket(listener), listen.clone()))
-        }
-        Listen::Loopback(address) => {
-            let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-            listener.set_nonblocking(true).map_err(failed)?;
-            let address: SocketAddr = listener.local_addr().map_err(failed)?;
-            let listener = TcpListener::from_std(listener).map_err(failed)?;
-            Ok((Listener::Loopback(listener), Listen::Loopback(address)))
-        }
+    match listener {
+        Ok(listener) => Ok((listener, at)),
+        Err(source) => Err(ListenError::Refused { listen: at, source }),
     }
-}
-
-/// Takes away a socket that an earlier process has left, and nothing else.
-fn clear(path: &Path) -> Result<(), SidecarError> {
-    let Ok(metadata) = fs::symlink_metadata(path) else {
-        return Ok(());
-    };
-    if !metadata.file_type().is_socket() {
-        return Err(SidecarError::Occupied(path.to_owned()));
-    }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(SidecarError::InUse(path.to_owned()));
-    }
-    // Where it cannot be removed, binding says why.
-    let _ = fs::remove_file(path);
-    Ok(())
-}
-
-/// Binds a socket that nobody else could ever open: under another name first, and moved when its
-/// mode is right.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(".new");
-    let draft = PathBuf::from(draft);
-    let _ = fs::remove_file(&draft);
-    let listener = UnixListener::bind(&draft)?;
-    fs::set_permissions(&draft, fs::Permissions::from_mode(SOCKET_MODE))?;
-    fs::rename(&draft, path)?;
-    Ok(listener)
 }
 
 async fn accept(listener: Listener, shared: Arc<Shared>) {

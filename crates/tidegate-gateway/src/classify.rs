@@ -279,7 +279,7 @@ fn is_prefetch(headers: &HeaderMap) -> bool {
 
 /// A retry is refused before others, so whoever says to be one can only lose by it: anybody's word
 /// will do.
-fn is_retry(headers: &HeaderMap, ignored: &mut impl FnMut(Malformed)) -> bool {
+pub(crate) fn is_retry(headers: &HeaderMap, ignored: &mut impl FnMut(Malformed)) -> bool {
     [
         (
             TIDEGATE_ATTEMPT,
@@ -300,7 +300,7 @@ fn is_retry(headers: &HeaderMap, ignored: &mut impl FnMut(Malformed)) -> bool {
 }
 
 /// How long the caller waits from now on, the wait before us not counted.
-fn patience(
+pub(crate) fn patience(
     headers: &HeaderMap,
     trusted: bool,
     usual: Duration,

@@ -11,7 +11,9 @@ use tidegate_core::time::{Mono, Wall};
 use tidegate_store::desk::Desk;
 use tokio::runtime::Handle;
 
+use crate::breaker::CallBreaker;
 use crate::cohort::Cohorts;
+use crate::dependency::Dependency;
 use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
@@ -25,8 +27,10 @@ use crate::upstream::Upstream;
 pub struct Shared {
     /// What to run.
     pub plan: Plan,
-    /// The applications, in the plan's order.
+    /// The applications, in the plan's order, and after them the dependencies, which have a door, too.
     pub apps: Vec<App>,
+    /// What is more to a dependency than its door, in the plan's order.
+    pub dependencies: Vec<Dependency>,
     /// The clock all of them go by.
     pub clock: Clock,
     /// What health probes are told.
@@ -52,6 +56,8 @@ pub struct App {
     pub upstream: Arc<Upstream>,
     /// By route, what is read of a session when its ticket is renewed on the way.
     pub(crate) ticket_fields: Vec<Fields>,
+    /// What stops calling it when it does not answer.
+    pub(crate) breaker: Option<Arc<CallBreaker>>,
 }
 
 /// One gateway thread.
@@ -102,28 +108,45 @@ impl Shared {
             let fields = routes.map(|route| route.session.exposed.fields_and(&in_ticket));
             fields.collect()
         };
+        let breaker = |app: &AppPlan, seed| {
+            let plan = app.breaker.as_ref()?;
+            Some(Arc::new(CallBreaker::new(&app.name, plan, clock, seed)))
+        };
+        let doors = plan.dependencies.iter().map(|dependency| &dependency.app);
         let apps = plan
             .apps
             .iter()
+            .chain(doors)
             .zip(seed..)
             .map(|(app, seed)| App {
                 plan: Arc::new(app.clone()),
                 gate: Gate::new(app, clock, seed),
                 upstream: Arc::new(Upstream::new(&app.upstream, plan.threads, clock)),
                 ticket_fields: ticket_fields(app),
+                breaker: breaker(app, seed),
             })
+            .collect();
+        let dependencies = plan.dependencies.iter().zip(plan.apps.len()..);
+        let dependencies = dependencies
+            .map(|(dependency, app)| Dependency::new(dependency, app, clock.now()))
             .collect();
         Self {
             health: Health::new(plan.threads.get(), clock.now()),
             rates: Rates::new(&plan),
             plan,
             apps,
+            dependencies,
             clock,
             cohorts: Cohorts::default(),
             desk,
             others: Place::default(),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// The applications, without the dependencies.
+    pub fn applications(&self) -> &[App] {
+        &self.apps[..self.plan.apps.len()]
     }
 
     /// Readiness fails from now on.

@@ -63,7 +63,7 @@ impl Drain {
 
 /// Whether no request is queued or inside an application, those without a client included.
 fn is_idle(shared: &Shared) -> bool {
-    shared.apps.iter().all(|app| {
+    shared.applications().iter().all(|app| {
         let gate = app.gate.snapshot();
         gate.in_flight == 0 && gate.queued == 0
     })

@@ -52,17 +52,29 @@ pub fn rewrite(head: &mut Parts, conn: &Conn, upstream: &UpstreamPlan) {
     hops::strip_request(&mut head.headers, peer);
     head.version = Version::HTTP_11;
     head.extensions.clear();
-    if head.uri.authority().is_some() {
-        // A proxy's request line; the application is an origin. The two agree on the host.
-        let path = head.uri.path_and_query().cloned();
-        head.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
-    }
-
+    // A proxy's request line and Host agree on the host.
+    to_origin_form(head);
     say_origin(&mut head.headers, peer, conn.origin());
     if !head.headers.contains_key(HOST) {
         // HTTP/1.0 may leave it out, 1.1 may not.
         head.headers.insert(HOST, authority(upstream));
     }
+    if !upstream.keep_alive {
+        head.headers
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// Turns the head of an application's call into the one that the dependency gets. Nothing is said of the caller, and
+/// nothing of whose session it works for.
+pub fn rewrite_outward(head: &mut Parts, upstream: &UpstreamPlan) {
+    hops::strip_request(&mut head.headers, Peer::Trusted);
+    hops::strip_session(&mut head.headers);
+    head.version = Version::HTTP_11;
+    head.extensions.clear();
+    to_origin_form(head);
+    // The caller has our own address there.
+    head.headers.insert(HOST, authority(upstream));
     if !upstream.keep_alive {
         head.headers
             .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -78,6 +90,14 @@ pub fn say_deadline(head: &mut Parts, deadline: Mono, now: Mono) {
     let left_ms = u64::try_from(deadline.since(now).as_millis()).unwrap_or(u64::MAX);
     head.headers
         .insert(TIDEGATE_TIMEOUT_MS, HeaderValue::from(left_ms));
+}
+
+/// The request line that an origin gets, where it is a proxy's.
+fn to_origin_form(head: &mut Parts) {
+    if head.uri.authority().is_some() {
+        let path = head.uri.path_and_query().cloned();
+        head.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    }
 }
 
 fn say_origin(headers: &mut HeaderMap, peer: Peer, origin: &Origin) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tidegate_http::local::{Listen, ListenError};
 use tidegate_store::desk::Desk;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::admin::Admin;
 use crate::connections::Connections;
 use crate::context::{Shared, Thread};
+use crate::dependency::Egress;
 use crate::drain::Drain;
 use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
@@ -39,6 +41,7 @@ pub struct Gateway {
     threads: Vec<Arc<Thread>>,
     running: Vec<JoinHandle<()>>,
     keeper: Option<Keeper>,
+    egresses: Vec<Egress>,
     drain_asked: watch::Sender<bool>,
     stage: watch::Sender<Stage>,
 }
@@ -61,6 +64,14 @@ pub enum StartError {
         address: SocketAddr,
         /// What the system says.
         source: io::Error,
+    },
+    /// The listener for calls to a dependency is not to be had.
+    #[error("dependency {dependency} has no listener")]
+    Egress {
+        /// Its name.
+        dependency: String,
+        /// What the system says.
+        source: ListenError,
     },
     /// The system gives us no threads or none of what their runtimes need.
     #[error("cannot start threads")]
@@ -89,6 +100,7 @@ impl Gateway {
 
         let seed = seed();
         let shared = Arc::new(Shared::new(plan, desk, seed));
+        let egresses = egresses(&shared)?;
         let runtimes: Vec<Runtime> = (0..shared.plan.threads.get())
             .map(|_| threads::runtime())
             .collect::<io::Result<_>>()
@@ -109,6 +121,7 @@ impl Gateway {
             shared,
             running: Vec::new(),
             keeper: None,
+            egresses,
             drain_asked: watch::channel(false).0,
             stage: watch::channel(Stage::Serving).0,
         };
@@ -134,6 +147,12 @@ impl Gateway {
     /// Where operators connect.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// The dependencies that have a listener of ours, by name, and where that is.
+    pub fn egresses(&self) -> impl Iterator<Item = (&str, &Listen)> {
+        let all = self.shared.dependencies.iter();
+        all.filter_map(|dependency| Some((dependency.plan.name(), dependency.listens.get()?)))
     }
 
     /// The gateway at this moment.
@@ -169,6 +188,11 @@ impl Gateway {
     }
 
     fn run(&mut self, runtimes: Vec<Runtime>, socket: std::net::TcpListener) -> io::Result<()> {
+        for (runtime, thread) in runtimes.iter().zip(&self.threads) {
+            for egress in &self.egresses {
+                egress.accept_on(runtime, thread)?;
+            }
+        }
         let mut runtimes = runtimes.into_iter().zip(self.threads.iter().cloned());
         let (first_runtime, first_thread) =
             runtimes.next().expect("a plan has at least one thread");
@@ -221,6 +245,20 @@ impl Drop for Gateway {
         }
         self.close_files();
     }
+}
+
+/// The listeners for calls to dependencies.
+fn egresses(shared: &Shared) -> Result<Vec<Egress>, StartError> {
+    let all = shared.dependencies.iter().enumerate();
+    let plans = all.filter_map(|(at, it)| Some((at, it, it.plan.egress.as_ref()?)));
+    plans
+        .map(|(at, dependency, plan)| {
+            Egress::bind(plan, at, dependency).map_err(|source| StartError::Egress {
+                dependency: dependency.plan.name().to_owned(),
+                source,
+            })
+        })
+        .collect()
 }
 
 fn listen(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAddr)> {

@@ -1,9 +1,11 @@
 //! The data path: everything between a client's socket and the application's.
 
 pub mod body;
+pub mod breaker;
 pub mod classify;
 pub mod cohort;
 pub mod context;
+pub mod dependency;
 pub mod forward;
 pub mod framing;
 pub mod gate;

@@ -44,15 +44,16 @@ impl RefusalLog {
                     })
                 });
                 let count = grown(&mut self.refused[app][refusal.index()], sum.iter().sum());
-                if count > 0 {
-                    let name = self.threads[0].shared.apps[app].plan.name.as_str();
-                    info!(
-                        app = name,
-                        reason = refusal.label(),
-                        count,
-                        "requests refused"
-                    );
+                if count == 0 {
+                    continue;
+                }
+                let shared = &self.threads[0].shared;
+                let (name, reason) = (shared.apps[app].plan.name.as_str(), refusal.label());
+                if app < shared.applications().len() {
+                    info!(app = name, reason, count, "requests refused");
                     shed |= is_admissions(refusal);
+                } else {
+                    info!(dependency = name, reason, count, "calls refused");
                 }
             }
         }

@@ -15,6 +15,8 @@ use tidegate_core::admission;
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_core::limit;
 
+use crate::breaker::CallBreakerPlan;
+use crate::dependency::DependencyPlan;
 use crate::rate::RatePlan;
 use crate::session::{RouteSession, SessionPlan};
 
@@ -35,6 +37,8 @@ pub struct Plan {
     pub drain: DrainPlan,
     /// The applications; a request goes to the first whose [`AppPlan::matches`] fits.
     pub apps: Vec<AppPlan>,
+    /// What applications call, and how much of it.
+    pub dependencies: Vec<DependencyPlan>,
     /// Limits on how much may happen.
     pub rates: RatePlan,
 }
@@ -97,6 +101,8 @@ pub struct AppPlan {
     pub path_prefix: String,
     /// Where it listens and how to talk to it.
     pub upstream: UpstreamPlan,
+    /// What stops calling it when it does not answer; `None` to go on.
+    pub breaker: Option<CallBreakerPlan>,
     /// Whether decisions bind.
     pub mode: Mode,
     /// What a slot does when its client has left.

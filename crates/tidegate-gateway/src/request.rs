@@ -15,6 +15,7 @@ use tidegate_http::hops;
 use tidegate_http::refusal::Refusal;
 
 use crate::body::{Body, BodyError, Upload};
+use crate::breaker::CallBreaker;
 use crate::classify::{self, Label};
 use crate::cohort;
 use crate::context::{Conn, Thread};
@@ -46,7 +47,7 @@ pub async fn handle(
         return response;
     }
 
-    let apps = shared.apps.iter().map(|app| &*app.plan);
+    let apps = shared.applications().iter().map(|app| &*app.plan);
     let Some(index) = classify::app_of(&request, apps) else {
         return turn_away(thread, Refusal::NoApp);
     };
@@ -72,6 +73,7 @@ pub async fn handle(
         Err(Left::Turned(turned)) => return visit.turned(turned),
         Err(Left::Rate(refused)) => return visit.over_rate(&refused),
         Err(Left::StoreAway) => return visit.refuse(Refusal::StoreAway, Duration::ZERO),
+        Err(Left::Breaker(wait)) => return visit.refuse(Refusal::Breaker, wait),
         // Counted when it left the queue.
         Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
     };
@@ -139,6 +141,11 @@ impl Visit<'_> {
         upload: &mut Upload,
         charge: &mut Charge<'_>,
     ) -> Result<(Slot, Guest), Left> {
+        let breaker = self.breaker();
+        if let Some(wait) = breaker.and_then(|breaker| breaker.refuses_for(self.now)) {
+            self.arrived();
+            return Err(Left::Breaker(wait));
+        }
         if let Err(refused) = charge.take(Stage::Edge, &self.asked(headers, None)) {
             self.arrived();
             return Err(Left::Rate(refused));
@@ -174,7 +181,7 @@ impl Visit<'_> {
             self.require_store(&guest)?;
             self.charge_known(&guest, headers, charge)?;
             let slot = self.enter(facts, expects_continue, upload).await?;
-            return Ok((slot, guest));
+            return Ok((self.watched(slot)?, guest));
         }
 
         self.label.class = facts.class;
@@ -190,7 +197,7 @@ impl Visit<'_> {
         if let Guest::Known(_) = guest {
             slot.send(self.now, facts.class);
         }
-        Ok((slot, guest))
+        Ok((self.watched(slot)?, guest))
     }
 
     /// Asks for the session, and gives the request the class that it earns, or else the `usual` one.
@@ -297,6 +304,31 @@ impl Visit<'_> {
         }
     }
 
+    /// What stops calling the application, where that binds.
+    fn breaker(&self) -> Option<&Arc<CallBreaker>> {
+        let app = &self.thread.shared.apps[self.app];
+        app.breaker
+            .as_ref()
+            .filter(|_| app.plan.mode == Mode::Enforce)
+    }
+
+    /// Has the breaker told what becomes of the request in `slot`, which has not been sent.
+    fn watched(&self, mut slot: Slot) -> Result<Slot, Left> {
+        let Some(breaker) = self.breaker() else {
+            return Ok(slot);
+        };
+        match breaker.admit(self.thread.shared.clock.now()) {
+            Ok(call) => {
+                slot.tell(call);
+                Ok(slot)
+            }
+            Err(wait) => {
+                slot.give_back();
+                Err(Left::Breaker(wait))
+            }
+        }
+    }
+
     fn enter_shadow(&self, facts: Facts) -> Slot {
         let (slot, verdict) = Gate::enter_shadow(self.thread, self.app, self.now, facts);
         let recorder = &self.thread.recorder;
@@ -393,6 +425,8 @@ enum Left {
     Rate(Refused),
     /// It needs its session, and the store is away.
     StoreAway,
+    /// The application does not answer, and is asked again only after so long.
+    Breaker(Duration),
     /// Its body broke off.
     Body(Refusal),
 }
@@ -425,7 +459,8 @@ fn body_refusal(conn: &Conn) -> Refusal {
     }
 }
 
-fn refusal_for(failure: UpstreamFailure) -> Refusal {
+/// What is answered when the other side did not.
+pub(crate) fn refusal_for(failure: UpstreamFailure) -> Refusal {
     match failure {
         UpstreamFailure::Connect => Refusal::UpstreamConnect,
         UpstreamFailure::Connections => Refusal::UpstreamConnections,

@@ -9,6 +9,7 @@ use tidegate_core::facts::{Class, Facts};
 use tidegate_core::limit::Ending;
 use tidegate_core::time::Mono;
 
+use crate::breaker::Call;
 use crate::context::Thread;
 use crate::metrics::Completion;
 use crate::upstream::UpstreamFailure;
@@ -33,6 +34,8 @@ pub struct Slot {
     ending: Ending,
     caller: Caller,
     outcome: Outcome,
+    /// Who wants to hear whether there was an answer.
+    call: Option<Call>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +89,7 @@ impl Slot {
             ending: Ending::Ignored,
             caller: Caller::Waits,
             outcome: Outcome::Unfinished,
+            call: None,
         }
     }
 
@@ -110,6 +114,11 @@ impl Slot {
         self.class = class;
     }
 
+    /// Has `call` told whether there is an answer.
+    pub(crate) fn tell(&mut self, call: Call) {
+        self.call = Some(call);
+    }
+
     /// Gives it back: nothing has been sent, and its request counts otherwise.
     pub(crate) fn give_back(mut self) {
         self.outcome = Outcome::Unused;
@@ -118,6 +127,9 @@ impl Slot {
     /// The head of the answer is here.
     pub fn first_byte(&mut self, now: Mono, status: StatusCode) {
         self.first_byte = FirstByte::Seen(now);
+        if let Some(call) = self.call.take() {
+            call.answered(now, status);
+        }
         let fast = now.since(self.sent) < FAST_ERROR_MAX;
         // 503 is an application's own word for too much work.
         self.ending = if self.caller == Caller::ToldOff || status == StatusCode::SERVICE_UNAVAILABLE
@@ -149,6 +161,9 @@ impl Slot {
     /// The application, or the way to it, failed.
     pub fn failed(&mut self, failure: UpstreamFailure) {
         self.thread.recorder.upstream_failed(self.app, failure);
+        if let Some(call) = self.call.take() {
+            call.failed_by(failure);
+        }
         self.outcome = Outcome::Failed;
     }
 
@@ -157,6 +172,7 @@ impl Slot {
         self.thread
             .recorder
             .upstream_failed(self.app, UpstreamFailure::Timeout);
+        self.not_answered();
         self.caller = Caller::ToldOff;
         self.ending = Ending::Overloaded;
         self.tell_abandoned();
@@ -164,6 +180,7 @@ impl Slot {
 
     /// The application did not begin to answer for as long as a slot is held for nobody.
     pub fn gave_up(&mut self) {
+        self.not_answered();
         self.ending = Ending::Overloaded;
     }
 
@@ -172,6 +189,12 @@ impl Slot {
         if self.caller == Caller::Waits {
             self.caller = Caller::Gone;
             self.tell_abandoned();
+        }
+    }
+
+    fn not_answered(&mut self) {
+        if let Some(call) = self.call.take() {
+            call.failed();
         }
     }
 

@@ -1,5 +1,7 @@
 //! The gateway's state as `/status.json` shows it.
 
+mod dependency;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use tidegate_core::rate::set::Standing;
 use tidegate_http::refusal::Refusal;
 use tidegate_store::redis::ShardStats;
 
+pub use self::dependency::DependencyStatus;
 use crate::connections::{Connections, Kind};
 use crate::context::{App, Thread};
 use crate::metrics::{
@@ -39,6 +42,9 @@ pub struct Status {
     pub client_connections: BTreeMap<String, u32>,
     /// The applications, in the order of the configuration.
     pub apps: Vec<AppStatus>,
+    /// What applications call, in the order of the configuration; absent when nothing is configured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<DependencyStatus>,
     /// Rate limits, in the order of the configuration; absent when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RateStatus>,
@@ -123,6 +129,9 @@ pub struct AppStatus {
     pub in_time: Option<f64>,
     /// What began the escape from overload that feeds itself, while it lasts: `waste` or `stall`.
     pub escaping: Option<String>,
+    /// What its breaker lets through: `calls`, `probes` or `nothing`; absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker_lets: Option<String>,
     /// Connections to it that wait for a request.
     pub upstream_idle: u32,
     /// Connections to it that have one.
@@ -212,9 +221,10 @@ impl Status {
                 .into_iter()
                 .map(|kind| (kind.label().to_owned(), connections.open(kind)))
                 .collect(),
-            apps: (shared.apps.iter().enumerate())
+            apps: (shared.applications().iter().enumerate())
                 .map(|(index, app)| AppStatus::of(threads, index, app))
                 .collect(),
+            dependencies: DependencyStatus::all(threads),
             limits: RateStatus::all(threads),
             store: (shared.desk.iter())
                 .flat_map(|desk| desk.servers().shards)
@@ -291,6 +301,10 @@ impl AppStatus {
             level: gate.level.to_string(),
             in_time: gate.in_time,
             escaping: gate.recovery.escaping.map(|by| by.name().to_owned()),
+            breaker_lets: app
+                .breaker
+                .as_ref()
+                .map(|breaker| breaker.lets().to_owned()),
             upstream_idle: upstream.idle,
             upstream_busy: upstream.busy,
             response_buffer_bytes: upstream.response_buffer_bytes,

@@ -1,9 +1,10 @@
-//! Headers, refusals and the faults of framing: what Tidegate's data path and layers share.
+//! Headers, refusals, the faults of framing and local listeners: what Tidegate's data path and layers share.
 
 pub mod attempt;
 pub mod criticality;
 pub mod framing;
 pub mod hops;
+pub mod local;
 pub mod names;
 pub mod path;
 pub mod quota;

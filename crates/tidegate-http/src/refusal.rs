@@ -72,6 +72,8 @@ pub enum Refusal {
     RateLimited,
     /// It would take more of a rate limit than there ever is, or lacks what the limit counts by.
     RateNever,
+    /// What it is for does not answer, and is not asked for a while.
+    Breaker,
 }
 
 /// Whether the connection goes on after a refusal.
@@ -85,7 +87,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -116,6 +118,7 @@ impl Refusal {
         Self::SessionUnstored,
         Self::RateLimited,
         Self::RateNever,
+        Self::Breaker,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -206,6 +209,7 @@ impl Refusal {
             Self::RateLimited => Row::plain("rate_limited", StatusCode::TOO_MANY_REQUESTS).later(),
             // Clients try again after 429. This one must not: as it is, it never passes.
             Self::RateNever => Row::plain("rate_never", StatusCode::FORBIDDEN),
+            Self::Breaker => Row::capacity("breaker"),
         }
     }
 }

@@ -68,6 +68,9 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     if let Some(sidecar) = &sidecar {
         let _ = writeln!(stdout, "tidegate: sidecar on {}", sidecar.listen());
     }
+    for (dependency, listen) in gateway.egresses() {
+        let _ = writeln!(stdout, "tidegate: dependency {dependency} on {listen}");
+    }
     let _ = stdout.flush();
 
     let name = signals.next().await;
@@ -196,8 +199,17 @@ fn descriptors(plan: &Plan) -> u64 {
         .apps
         .iter()
         .map(|app| u64::from(app.upstream.connections_max.get()));
+    let dependencies = plan.dependencies.iter().map(|dependency| {
+        let listened = dependency.egress.as_ref();
+        let callers = listened.map_or(0, |egress| egress.connections_max as u64);
+        callers + u64::from(dependency.app.upstream.connections_max.get())
+    });
     // A runtime has three: its selector, its waker and their pair.
-    u64::from(clients) + upstreams.sum::<u64>() + 4 * plan.threads.get() as u64 + DESCRIPTORS_SPARE
+    u64::from(clients)
+        + upstreams.sum::<u64>()
+        + dependencies.sum::<u64>()
+        + 4 * plan.threads.get() as u64
+        + DESCRIPTORS_SPARE
 }
 
 /// Lowers connection caps until `allowed` open files are enough.

@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate_fleet::{Listen, SidecarError};
+use tidegate_fleet::{Listen, ListenError, SidecarError};
 
 use crate::site::{PATIENCE, Site, ask_loopback, plan, read, socket, start, wait_until};
 
@@ -344,14 +344,20 @@ fn a_socket_left_behind_is_replaced_and_nothing_else() {
     let sidecar = start(left.clone()).unwrap();
     assert!(UnixStream::connect(&path).is_ok());
 
-    assert!(matches!(start(left), Err(SidecarError::InUse(_))));
+    assert!(matches!(
+        start(left),
+        Err(SidecarError::Listen(ListenError::InUse(_)))
+    ));
     drop(sidecar);
 
     let mut occupied = plan();
     let file = socket();
     std::fs::write(&file, "precious").unwrap();
     occupied.listen = Listen::Socket(file.clone());
-    assert!(matches!(start(occupied), Err(SidecarError::Occupied(_))));
+    assert!(matches!(
+        start(occupied),
+        Err(SidecarError::Listen(ListenError::Occupied(_)))
+    ));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     std::fs::remove_file(&file).unwrap();
 }

@@ -57,6 +57,7 @@ pub(crate) fn app() -> AppPlan {
             response_buffer_max: NonZeroUsize::MIN.get(),
             response_buffers_max: NonZeroUsize::MIN.get(),
         },
+        breaker: None,
         mode: Mode::Enforce,
         on_client_gone: OnClientGone::Hold,
         limit: limit::Kind::Static(NonZeroU32::MIN),

@@ -74,6 +74,8 @@ impl Collector for Source {
         self.upstreams(&mut encoder)?;
         self.journals(&mut encoder)?;
         self.clients(&mut encoder)?;
+        self.dependencies(&mut encoder)?;
+        self.breakers(&mut encoder)?;
         self.rates(&mut encoder)?;
         self.sessions(&mut encoder)?;
         self.store(&mut encoder)?;
@@ -95,7 +97,7 @@ impl Source {
         let apps = self
             .threads
             .first()
-            .map_or(&[][..], |thread| &thread.shared.apps);
+            .map_or(&[][..], |thread| thread.shared.applications());
         apps.iter()
             .enumerate()
             .map(|(index, app)| (index, app, app.plan.name.as_str()))

@@ -3,6 +3,7 @@
 //! Every thread adds to counters of its own; they are summed when somebody asks. What labels there
 //! are is known from the plan, so nothing that a client sends makes a new one.
 
+mod dependencies;
 mod exposition;
 mod histogram;
 mod others;

@@ -94,7 +94,8 @@ pub(crate) struct Cell(AtomicU64);
 impl Recorder {
     /// Counters for everything in `plan`.
     pub fn new(plan: &Plan) -> Self {
-        let apps = plan.apps.iter().map(|app| AppCells {
+        let doors = plan.dependencies.iter().map(|dependency| &dependency.app);
+        let apps = plan.apps.iter().chain(doors).map(|app| AppCells {
             classes: array::from_fn(|_| ClassCells::new()),
             routes: app
                 .routes

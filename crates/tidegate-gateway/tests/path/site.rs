@@ -67,6 +67,7 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
             timeout: Duration::ZERO,
         },
         apps: vec![app_plan(address, workers)],
+        dependencies: Vec::new(),
         rates: RatePlan::default(),
     }
 }
@@ -100,6 +101,7 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
             response_buffer_max: 256 * 1024,
             response_buffers_max: 1024 * 1024,
         },
+        breaker: None,
         mode: Mode::Enforce,
         on_client_gone: OnClientGone::Hold,
         limit: limit::Kind::Static(NonZeroU32::new(workers).unwrap()),

@@ -289,6 +289,7 @@ pub(crate) fn plan(app: &App) -> Plan {
             timeout: PATIENCE,
         },
         apps: vec![shop(app.address)],
+        dependencies: Vec::new(),
         rates: RatePlan::default(),
     }
 }
@@ -314,6 +315,7 @@ fn shop(address: SocketAddr) -> AppPlan {
             response_buffer_max: 256 * 1024,
             response_buffers_max: 64 * 1024 * 1024,
         },
+        breaker: None,
         mode: Mode::Enforce,
         on_client_gone: OnClientGone::Hold,
         limit: Kind::Static(count(32)),

@@ -4,8 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 
 use tidegate_core::admission;
+use tidegate_core::breaker::BreakerPlan;
 use tidegate_core::limit::Kind;
 use tidegate_core::queue::Discipline;
+use tidegate_gateway::breaker::{CallBreakerPlan, Judges};
 use tidegate_gateway::plan::{AppPlan, Mode, OnClientGone, UpstreamPlan};
 use tidegate_http::path;
 
@@ -63,7 +65,13 @@ pub(crate) fn apps(
         );
         let app = app(&section, &mut names, sessions, problems);
         refuse_unreachable(&section, &app, &apps);
-        refuse_own_address(&section, &app.upstream, own);
+        refuse_own_address(
+            &section,
+            "upstream",
+            "the application's",
+            &app.upstream,
+            own,
+        );
         files::refuse_shared(&section, &app, &apps);
         apps.push(app);
     }
@@ -108,6 +116,7 @@ fn app(
         name: name.to_owned(),
         hosts: hosts(section),
         path_prefix: path_prefix(section),
+        breaker: breaker(section),
         upstream: upstream(section, &limit, workers),
         mode: match section.choice("mode") {
             Some("shadow") => Mode::Shadow,
@@ -143,8 +152,31 @@ fn app(
     }
 }
 
+/// What stops calling an application that does not answer, where that is wanted.
+fn breaker(section: &Section<'_>) -> Option<CallBreakerPlan> {
+    if !section.switch("breaker") {
+        return None;
+    }
+    if section.choice("mode") == Some("shadow") {
+        section.refuse(
+            "breaker",
+            "`breaker` has no effect: the application is in shadow mode",
+            "remove breaker, or mode = \"shadow\"",
+        );
+    }
+    Some(CallBreakerPlan {
+        breaker: BreakerPlan {
+            // An answer in time is a good one.
+            probe_within: section.span("response_timeout"),
+            ..BreakerPlan::CALLS
+        },
+        judges: Judges::Answers,
+    })
+}
+
 fn upstream(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU32>) -> UpstreamPlan {
-    let (host, port) = upstream_address(section).unwrap_or_else(|| ("127.0.0.1".to_owned(), 0));
+    let (host, port) =
+        upstream_address(section, "upstream").unwrap_or_else(|| ("127.0.0.1".to_owned(), 0));
     let connections_max = connections_max(section, limit, workers);
     let response_buffer_max = usize_of(section.bytes("response_buffer_max"));
     let response_buffers_max = usize_of(section.bytes("response_buffers_max"));
@@ -171,18 +203,18 @@ fn upstream(section: &Section<'_>, limit: &Kind, workers: Option<NonZeroU32>) ->
     }
 }
 
-fn upstream_address(section: &Section<'_>) -> Option<(String, u16)> {
-    let text = section.text("upstream");
-    if !section.sound(&["upstream"]) {
+/// The host and port in the URL at `key`.
+pub(super) fn upstream_address(section: &Section<'_>, key: &'static str) -> Option<(String, u16)> {
+    let text = section.text(key);
+    if !section.sound(&[key]) {
         return None;
     }
-    let refuse = |why: &str, fix: &str| {
-        section.refuse("upstream", format!("`upstream = \"{text}\"` {why}"), fix)
-    };
+    let refuse =
+        |why: &str, fix: &str| section.refuse(key, format!("`{key} = \"{text}\"` {why}"), fix);
     if text.starts_with("https://") {
         refuse(
-            "asks for TLS to the application, which comes later",
-            "write an http:// URL: Tidegate belongs beside the application, on the same machine or network",
+            "asks for TLS, which comes later",
+            "write an http:// URL: Tidegate belongs beside what it forwards to, on the same machine or network",
         );
         return None;
     }
@@ -357,7 +389,13 @@ fn static_extensions(section: &Section<'_>) -> Vec<String> {
 }
 
 /// A gateway in front of itself would pass a request on to itself until nothing is left.
-fn refuse_own_address(section: &Section<'_>, upstream: &UpstreamPlan, own: &[SocketAddr]) {
+pub(super) fn refuse_own_address(
+    section: &Section<'_>,
+    key: &'static str,
+    whose: &str,
+    upstream: &UpstreamPlan,
+    own: &[SocketAddr],
+) {
     let host = match upstream.host.parse::<IpAddr>() {
         Ok(host) => host.to_canonical(),
         Err(_) if upstream.host.eq_ignore_ascii_case("localhost") => [127, 0, 0, 1].into(),
@@ -369,11 +407,11 @@ fn refuse_own_address(section: &Section<'_>, upstream: &UpstreamPlan, own: &[Soc
         let meets = address == host || (is_here && address.is_unspecified());
         own.port() != 0 && own.port() == upstream.port && meets
     });
-    if let Some(same) = same.filter(|_| section.sound(&["upstream"])) {
+    if let Some(same) = same.filter(|_| section.sound(&[key])) {
         section.refuse(
-            "upstream",
-            format!("the application's address is Tidegate's own, {same}"),
-            "write where the application listens, or let Tidegate listen somewhere else",
+            key,
+            format!("{whose} address is Tidegate's own, {same}"),
+            "write where it listens itself, or let Tidegate listen somewhere else",
         );
     }
 }

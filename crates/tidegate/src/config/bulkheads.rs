@@ -22,6 +22,26 @@ const CRITICAL_BY_DEFAULT: Reserve = Reserve {
     loan: Loan::Lent,
 };
 
+/// What reserves are taken of, in the words of its section.
+struct Whole {
+    section: &'static str,
+    units: &'static str,
+    /// What counts although nothing is said of it.
+    kept: &'static str,
+}
+
+const OF_APP: Whole = Whole {
+    section: "app",
+    units: "workers",
+    kept: ", the 0.1 that critical keeps when nothing is said about it included",
+};
+
+const OF_DEPENDENCY: Whole = Whole {
+    section: "dependency",
+    units: "calls at once",
+    kept: "",
+};
+
 /// The groups of an application: their names and where they stand.
 pub(crate) struct Groups<'t> {
     pub(crate) names: Vec<String>,
@@ -72,12 +92,46 @@ pub(crate) fn bulkheads(
         groups: groups.caps.clone(),
         ..Bulkheads::default()
     };
+    reserve(app, &OF_APP, workers, &mut bulkheads, problems);
+    bulkheads.reserves[Class::Critical.index()].get_or_insert(CRITICAL_BY_DEFAULT);
+    refuse_too_much(app, &OF_APP, &bulkheads, limit, problems);
+    bulkheads
+}
+
+/// What classes hold back for themselves of the calls to a dependency. Where nothing is said, critical ones go first and
+/// keep nothing: a dependency may take few calls, and all of them are wanted.
+pub(crate) fn of_dependency(
+    section: &Section<'_>,
+    concurrency: NonZeroU32,
+    problems: &Problems,
+) -> Bulkheads {
+    let mut bulkheads = Bulkheads::default();
+    reserve(
+        section,
+        &OF_DEPENDENCY,
+        Some(concurrency),
+        &mut bulkheads,
+        problems,
+    );
+    let limit = Kind::Static(concurrency);
+    refuse_too_much(section, &OF_DEPENDENCY, &bulkheads, &limit, problems);
+    bulkheads
+}
+
+/// Reads what classes hold back of `most`, as far as that is known.
+fn reserve(
+    app: &Section<'_>,
+    of: &Whole,
+    workers: Option<NonZeroU32>,
+    bulkheads: &mut Bulkheads,
+    problems: &Problems,
+) {
     for entry in app.table("reserve") {
-        let title = format!("[app.reserve.{}]", entry.key);
+        let title = format!("[{}.reserve.{}]", of.section, entry.key);
         let section = Section::new(title, &entry.node, RESERVE, &[], problems);
         let Some(class) = Class::from_name(&entry.key) else {
             let fix = match closest(&entry.key, CLASSES.iter().copied()) {
-                Some(class) => format!("did you mean [app.reserve.{class}]?"),
+                Some(class) => format!("did you mean [{}.reserve.{class}]?", of.section),
                 None => format!("the classes are {}", CLASSES.join(", ")),
             };
             problems.add(
@@ -100,19 +154,25 @@ pub(crate) fn bulkheads(
         {
             section.refuse(
                 "slots",
-                format!("class \"{}\" reserves {slots} of {workers} workers", entry.key),
-                "a reserve leaves room for the other classes: write a smaller number, or more workers",
+                format!("class \"{}\" reserves {slots} of {workers} {}", entry.key, of.units),
+                format!(
+                    "a reserve leaves room for the other classes: write a smaller number, or more {}",
+                    of.units
+                ),
             );
             continue;
         }
         bulkheads.reserves[class.index()] = Some(Reserve { portion, loan });
     }
-    bulkheads.reserves[Class::Critical.index()].get_or_insert(CRITICAL_BY_DEFAULT);
-    refuse_too_much(app, &bulkheads, limit, problems);
-    bulkheads
 }
 
-fn refuse_too_much(app: &Section<'_>, bulkheads: &Bulkheads, limit: &Kind, problems: &Problems) {
+fn refuse_too_much(
+    app: &Section<'_>,
+    of: &Whole,
+    bulkheads: &Bulkheads,
+    limit: &Kind,
+    problems: &Problems,
+) {
     let lowest = f64::from(limit::lowest(limit));
     let total: f64 = bulkheads
         .reserves
@@ -126,7 +186,7 @@ fn refuse_too_much(app: &Section<'_>, bulkheads: &Bulkheads, limit: &Kind, probl
     // Ten times 0.09 is a little more than 0.9 in binary.
     if total > RESERVES_SHARE_MAX + 1e-9
         && (matches!(limit, Kind::Static(_)) || app.sound(&["limit", "limit_min", "limit_max"]))
-        && app.sound(&["workers"])
+        && app.sound(&["workers", "concurrency"])
     {
         problems.add(
             app.place("reserve"),
@@ -134,8 +194,8 @@ fn refuse_too_much(app: &Section<'_>, bulkheads: &Bulkheads, limit: &Kind, probl
                 "the reserves take {total:.2} of the limit together, at its lowest of {lowest}"
             ),
             format!(
-                "leave room for the rest: {RESERVES_SHARE_MAX} is the most, the 0.1 that critical \
-                     keeps when nothing is said about it included"
+                "leave room for the rest: {RESERVES_SHARE_MAX} is the most{}",
+                of.kept
             ),
         );
     }

@@ -3,6 +3,7 @@
 //! The reader takes types, ranges and defaults from here, a test holds docs/configuration.md to it,
 //! and suggestions for misspelt keys come from it. What a key means is said in the document.
 
+pub(crate) mod dependency;
 pub(crate) mod rates;
 pub(crate) mod sessions;
 
@@ -275,6 +276,7 @@ pub(crate) const APP: &[Key] = &[
     key("by_user", Switch, Is("false")),
     key("mode", Choice(&["enforce", "shadow"]), Is("enforce")),
     key("on_client_gone", Choice(&["hold", "free"]), Is("hold")),
+    key("breaker", Switch, Is("false")),
     key(
         "patience",
         Span {
@@ -493,6 +495,8 @@ mod tests {
         ("[app.reserve.CLASS]", RESERVE),
         ("[[app.group]]", GROUP),
         ("[[app.route]]", ROUTE),
+        ("[[dependency]]", dependency::DEPENDENCY),
+        ("[dependency.reserve.CLASS]", RESERVE),
         ("[[limit]]", rates::LIMIT),
         ("[limit.cost]", rates::LIMIT_COST),
         ("[limit.key]", rates::LIMIT_KEY),

@@ -5,12 +5,14 @@
 
 mod app;
 mod bulkheads;
+mod dependency;
 mod durability;
 mod file;
 mod files;
 mod keys;
 mod limit;
 mod listener;
+mod local;
 mod name;
 mod problem;
 mod rates;
@@ -22,10 +24,9 @@ mod store;
 mod summary;
 mod tree;
 
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
-use tidegate_fleet::{Listen, SidecarPlan};
+use tidegate_fleet::SidecarPlan;
 use tidegate_gateway::plan::Plan;
 use toml::de::DeTable;
 
@@ -91,7 +92,16 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 
 fn setup(root: &Node, problems: &Problems) -> Setup {
     let tables = [
-        "listen", "admin", "trust", "probes", "drain", "store", "sessions", "sidecar", "limit",
+        "listen",
+        "admin",
+        "trust",
+        "probes",
+        "drain",
+        "store",
+        "sessions",
+        "sidecar",
+        "dependency",
+        "limit",
         "app",
     ];
     let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
@@ -112,7 +122,14 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let store = store::store(&top, app::workers_stated(&top), problems);
     let sessions = sessions::sessions(&top, &store, problems);
     let sidecar = sidecar::sidecar(&top, &own, sessions.is_some(), problems);
-    let taken: Vec<_> = own.into_iter().chain(loopback(sidecar.as_ref())).collect();
+    let beside = sidecar.as_ref().map(|sidecar| &sidecar.listen);
+    let mut taken: Vec<_> = own
+        .into_iter()
+        .chain(beside.and_then(local::address))
+        .collect();
+    let dependencies = dependency::dependencies(&top, &taken, beside, problems);
+    let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
+    taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
     let trusted = listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies");
     let apps = app::apps(&top, &taken, sessions.as_ref(), problems);
     let around = rates::Around {
@@ -126,6 +143,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         admin,
         rates: rates::rates(&top, &around, problems),
         trusted,
+        dependencies,
         probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
         drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
         apps,
@@ -135,14 +153,6 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         store,
         sessions,
         sidecar,
-    }
-}
-
-/// The address of a sidecar that has one.
-fn loopback(sidecar: Option<&SidecarPlan>) -> Option<SocketAddr> {
-    match sidecar?.listen {
-        Listen::Loopback(address) => Some(address),
-        Listen::Socket(_) => None,
     }
 }
 

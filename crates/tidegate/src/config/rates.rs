@@ -90,7 +90,8 @@ fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Prob
     }
 }
 
-fn rate(section: &Section<'_>) -> Option<Rate> {
+/// The rate at `rate`.
+pub(super) fn rate(section: &Section<'_>) -> Option<Rate> {
     let text = section.text("rate");
     if !section.sound(&["rate"]) {
         return None;
@@ -108,7 +109,8 @@ fn rate(section: &Section<'_>) -> Option<Rate> {
     }
 }
 
-fn spec(section: &Section<'_>, algorithm: Algorithm, rate: Rate) -> Option<Spec> {
+/// What counts by this rate, with the burst at `burst`.
+pub(super) fn spec(section: &Section<'_>, algorithm: Algorithm, rate: Rate) -> Option<Spec> {
     let burst = section.count_if_set("burst").map(u64::from);
     if !section.sound(&["algorithm", "burst"]) {
         return None;

@@ -1,17 +1,20 @@
 //! Where applications on this machine ask for more: `[sidecar]`.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
-use tidegate_fleet::{Listen, SidecarPlan};
+use tidegate_fleet::SidecarPlan;
 
 use super::keys::sessions::SIDECAR;
 use super::listener::usize_of;
+use super::local::{self, Example};
 use super::problem::Problems;
 use super::section::Section;
 
-/// The longest path of a socket that every system takes.
-const SOCKET_PATH_LEN_MAX: usize = 103;
+const EXAMPLE: Example = Example {
+    socket: "unix:/run/tidegate/sidecar.sock",
+    address: "127.0.0.1:9091",
+    exposed: "other machines would reach every session without a password",
+};
 
 /// The section `[sidecar]` of `root`, if there is one. `own` are the addresses that are taken.
 pub(crate) fn sidecar(
@@ -30,7 +33,7 @@ pub(crate) fn sidecar(
         );
     }
     Some(SidecarPlan {
-        listen: listen(&section, own),
+        listen: local::listen(&section, &EXAMPLE, own),
         connections_max: section.count("connections_max") as usize,
         requests_max: section.count("requests_max") as usize,
         body_bytes_max: usize_of(section.bytes("body_max")),
@@ -38,61 +41,13 @@ pub(crate) fn sidecar(
     })
 }
 
-fn listen(section: &Section<'_>, own: &[SocketAddr]) -> Listen {
-    let text = section.text("listen");
-    let stand_in = Listen::Socket(PathBuf::new());
-    if !section.sound(&["listen"]) {
-        return stand_in;
-    }
-    let refuse = |why: &str, fix: &str| {
-        section.refuse("listen", format!("`listen = \"{text}\"` {why}"), fix);
-    };
-    if let Some(path) = text.strip_prefix("unix:") {
-        if !Path::new(path).is_absolute() || path.ends_with('/') {
-            refuse(
-                "is no whole path of a socket",
-                "write it from the root on, such as \"unix:/run/tidegate/sidecar.sock\"",
-            );
-        } else if path.len() > SOCKET_PATH_LEN_MAX {
-            refuse(
-                "is a path too long for a socket",
-                "systems take about 100 bytes: write a shorter one",
-            );
-        }
-        return Listen::Socket(PathBuf::from(path));
-    }
-    let Ok(address) = text.parse::<SocketAddr>() else {
-        refuse(
-            "is neither a socket's path nor an address",
-            "write \"unix:/run/tidegate/sidecar.sock\" or \"127.0.0.1:9091\", say",
-        );
-        return stand_in;
-    };
-    if !address.ip().is_loopback() {
-        refuse(
-            "is no loopback address: other machines would reach every session without a password",
-            "write \"unix:/run/tidegate/sidecar.sock\" or \"127.0.0.1:9091\", say",
-        );
-    }
-    let taken = own.iter().find(|own| {
-        own.port() == address.port()
-            && own.port() != 0
-            && (own.ip() == address.ip() || own.ip().is_unspecified())
-    });
-    if taken.is_some() {
-        refuse(
-            "is taken by a listener of Tidegate's own",
-            "choose another port",
-        );
-    }
-    Listen::Loopback(address)
-}
-
 #[cfg(test)]
 mod tests {
     use crate::config::tests::{MINIMAL, errors, setup};
 
-    use super::*;
+    use tidegate_fleet::Listen;
+
+    use super::super::local::SOCKET_PATH_LEN_MAX;
 
     #[test]
     fn only_this_machine_reaches_a_sidecar() {

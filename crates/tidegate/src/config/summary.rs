@@ -1,5 +1,6 @@
 //! What follows from a configuration, for a person to read before it is used.
 
+mod dependencies;
 pub(super) mod kept;
 pub(crate) mod rates;
 
@@ -41,6 +42,7 @@ impl fmt::Display for Summary<'_> {
         )?;
         kept::show(f, self.0)?;
         plan.apps.iter().try_for_each(|app| show_app(f, app))?;
+        dependencies::show(f, &plan.dependencies)?;
         rates::show(f, plan)
     }
 }

@@ -256,9 +256,7 @@ fn upstreams_that_cannot_be_used_are_refused() {
         errors[0].1.clone()
     };
 
-    assert!(
-        message("https://a:443").contains("asks for TLS to the application, which comes later")
-    );
+    assert!(message("https://a:443").contains("asks for TLS, which comes later"));
     assert!(message("127.0.0.1:8000").contains("is no http:// URL"));
     assert!(message("http://a:8000/shop").contains("has a path"));
     assert!(message("http://").contains("has no"));

@@ -7,6 +7,7 @@ mod backend;
 mod bodies;
 mod check;
 mod client;
+mod dependencies;
 mod deploy;
 mod explain;
 mod journal;

@@ -1,0 +1,126 @@
+//! A call through the egress: one function, read from top to bottom.
+
+use std::sync::Arc;
+
+use http::header::TRANSFER_ENCODING;
+use http::{HeaderMap, Method, Request, Response};
+use hyper::body::Incoming;
+use tidegate_core::facts::{Class, Facts, GroupId, RouteId};
+use tidegate_core::time::Mono;
+use tidegate_http::criticality;
+use tidegate_http::names::TIDEGATE_CLASS;
+use tidegate_http::refusal::Refusal;
+use tokio::time::timeout_at;
+
+use super::Dependency;
+use super::enter::{Entered, NoEntry, enter};
+use crate::body::{Body, Upload};
+use crate::classify::{self, Malformed};
+use crate::context::Thread;
+use crate::forward;
+use crate::request::{answer, refusal_for};
+use crate::upstream::UpstreamFailure;
+use crate::upstream::exchange::{NoAnswer, exchange};
+
+/// Makes the call `request` to the dependency at `at`, or answers why not.
+///
+/// The future may be dropped at any await. Whatever was taken by then is owned by a guard.
+pub(super) async fn call(
+    thread: &Arc<Thread>,
+    at: usize,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let shared = &thread.shared;
+    let dependency = &shared.dependencies[at];
+    let (mut head, incoming) = request.into_parts();
+    if head.method == Method::CONNECT || !is_framed_plainly(&head.headers) {
+        thread.recorder.turned_away(Refusal::BadFraming);
+        return answer(Refusal::BadFraming, None);
+    }
+    let now = shared.clock.now();
+    let upload = Upload::new(incoming, dependency.plan.app.upstream.body_timeout);
+    let facts = facts(thread, dependency, now, &head.headers, &upload);
+    let app = dependency.app;
+    thread.recorder.arrived(app, facts.class, true);
+
+    let finish = |response: Response<Body>| {
+        thread.recorder.answered(app, response.status());
+        response
+    };
+    let Entered { slot, mut token } = match enter(thread, at, now, facts).await {
+        Ok(entered) => entered,
+        Err(NoEntry {
+            refusal,
+            retry_after_s,
+        }) => return finish(answer(refusal, Some(retry_after_s))),
+    };
+    let refuse = |refusal| {
+        thread.recorder.refused(app, facts.class, refusal);
+        let seconds =
+            thread.draw(|rng| tidegate_core::deadline::retry_after(std::time::Duration::ZERO, rng));
+        finish(answer(refusal, Some(seconds)))
+    };
+
+    forward::rewrite_outward(&mut head, &dependency.plan.app.upstream);
+    forward::say_deadline(&mut head, facts.deadline, slot.sent());
+    token.made(true);
+    let due = shared.clock.instant(facts.deadline);
+    let request = Request::from_parts(head, upload);
+    match timeout_at(due, exchange(slot, request, None)).await {
+        Ok(Ok(made)) => finish(made.response),
+        Ok(Err(no_answer)) => {
+            token.made(!no_answer.came_before_sending());
+            match no_answer {
+                NoAnswer::Failed(failure) => refuse(refusal_for(failure)),
+                NoAnswer::Client(_) => refuse(Refusal::BodyTimeout),
+            }
+        }
+        // The exchange goes on without its caller for as long as the dependency works.
+        Err(_) => {
+            let recorder = &thread.recorder;
+            recorder.upstream_failed(app, UpstreamFailure::Timeout);
+            refuse(Refusal::UpstreamTimeout)
+        }
+    }
+}
+
+/// What is known of a call as it comes. Whoever reaches the listener is on this machine and is believed.
+fn facts(
+    thread: &Thread,
+    dependency: &Dependency,
+    now: Mono,
+    headers: &HeaderMap,
+    upload: &Upload,
+) -> Facts {
+    let mut ignored = |header| thread.recorder.malformed(header);
+    let said = headers.get(TIDEGATE_CLASS).map(|value| {
+        let class = criticality::parse(value.as_bytes());
+        if class.is_none() {
+            ignored(Malformed::Class);
+        }
+        class
+    });
+    let plan = &dependency.plan;
+    // One that says nothing waits as long as a call may take: the wait for its turn, and then for the answer.
+    let usual = plan.wait_max + plan.app.upstream.response_timeout;
+    Facts {
+        class: said.flatten().unwrap_or(Class::Anonymous),
+        route: RouteId(0),
+        group: GroupId(0),
+        deadline: now + classify::patience(headers, true, usual, &mut ignored).min(usual),
+        bytes: upload.bytes_kept_at_most(),
+        cohort: 0,
+        retry: classify::is_retry(headers, &mut ignored),
+    }
+}
+
+/// Whether the body is framed by a length, or by chunks and nothing else. What the engine has read is no riddle any
+/// more, but what is passed on says the same as what was read.
+fn is_framed_plainly(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    }
+}

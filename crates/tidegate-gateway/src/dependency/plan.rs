@@ -1,0 +1,58 @@
+//! What is configured for a dependency.
+
+use std::time::Duration;
+
+use tidegate_core::rate::{BucketSpec, Rate};
+use tidegate_http::local::Listen;
+
+use crate::plan::AppPlan;
+
+/// Something that applications call, and what may be asked of it.
+#[derive(Clone, Debug)]
+pub struct DependencyPlan {
+    /// Its name, where it is, its breaker, and the door before it: like that of an application whose limit is how many
+    /// calls may be under way, with one route.
+    pub app: AppPlan,
+    /// Where applications call it through us.
+    pub egress: Option<EgressPlan>,
+    /// How many calls there may be over time, on this node.
+    pub rate: Option<(Rate, BucketSpec)>,
+    /// Longest wait for others to finish; zero for none.
+    pub wait_max: Duration,
+    /// Permits for calls that do not pass through us.
+    pub permits: PermitPlan,
+}
+
+/// The listener for calls to one dependency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressPlan {
+    /// Where it listens.
+    pub listen: Listen,
+    /// Connections at once, 1 and more; the next wait to be accepted.
+    pub connections_max: usize,
+}
+
+/// What holds for permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PermitPlan {
+    /// A permit that was not renewed for so long goes back.
+    pub lease: Duration,
+    /// The longest that one may be held, however often it is renewed.
+    pub hold_max: Duration,
+}
+
+impl DependencyPlan {
+    /// Its name in metrics and logs.
+    pub fn name(&self) -> &str {
+        &self.app.name
+    }
+
+    /// Calls that may be under way at once.
+    pub const fn concurrency(&self) -> u32 {
+        match self.app.limit {
+            tidegate_core::limit::Kind::Static(limit) => limit.get(),
+            // The door of a dependency has no other.
+            _ => u32::MAX,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Metrics of dependencies, and of the breakers before them and before applications.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use tidegate_core::breaker::Trip;
+use tidegate_core::facts::Class;
+use tidegate_http::refusal::Refusal;
+
+use super::Completion;
+use super::exposition::{Rows, Source, counter, gauge};
+use crate::breaker::CallBreaker;
+use crate::context::App;
+use crate::upstream::UpstreamFailure;
+
+/// What a breaker may let through, in the words of [`CallBreaker::lets`].
+const LETS: [&str; 3] = ["calls", "probes", "nothing"];
+
+impl Source {
+    /// Every metric of the dependencies; none where there are none.
+    pub(super) fn dependencies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let doors = self.doors();
+        if doors.is_empty() {
+            return Ok(());
+        }
+        self.dependency_calls(&doors, encoder)?;
+        let help = "Calls to a dependency that may be under way at once";
+        let mut rows = gauge(encoder, "tidegate_dependency_concurrency", help)?;
+        for &(_, door) in &doors {
+            rows.gauge(
+                &[("dependency", &door.plan.name)],
+                door.gate.snapshot().limit,
+            )?;
+        }
+        let help = "Calls to a dependency that are under way";
+        let mut rows = gauge(encoder, "tidegate_dependency_in_flight", help)?;
+        for &(_, door) in &doors {
+            let gate = door.gate.snapshot();
+            for class in Class::ALL {
+                let labels = [
+                    ("dependency", door.plan.name.as_str()),
+                    ("class", class.name()),
+                ];
+                rows.gauge(&labels, gate.in_flight_by_class[class.index()])?;
+            }
+        }
+        let help = "Calls to a dependency that wait for others to finish";
+        let mut rows = gauge(encoder, "tidegate_dependency_waiting", help)?;
+        for &(_, door) in &doors {
+            rows.gauge(
+                &[("dependency", &door.plan.name)],
+                door.gate.snapshot().queued,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn dependency_calls(
+        &self,
+        doors: &[(usize, &App)],
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        let help = "Calls to a dependency that were made, by what that was worth to the caller";
+        let mut rows = counter(encoder, "tidegate_dependency_calls", help)?;
+        for &(at, door) in doors {
+            for completion in Completion::ALL {
+                let classes = Class::ALL.into_iter().map(|class| {
+                    self.sum(|recorder| {
+                        let work = &recorder.apps[at].routes[0][class.index()];
+                        &work.completions[completion.index()]
+                    })
+                });
+                let labels = [
+                    ("dependency", door.plan.name.as_str()),
+                    ("outcome", completion.label()),
+                ];
+                rows.count(&labels, classes.sum::<u64>())?;
+            }
+        }
+        let help =
+            "Calls to a dependency that were not made, or had no answer, by class and reason";
+        let mut rows = counter(encoder, "tidegate_dependency_refused", help)?;
+        for &(at, door) in doors {
+            for class in Class::ALL {
+                for refusal in Refusal::ALL {
+                    let count = self.sum(|recorder| {
+                        &recorder.apps[at].classes[class.index()].refused[refusal.index()]
+                    });
+                    // Most reasons never are: a row for each would be most of the page.
+                    if count > 0 {
+                        let labels = [
+                            ("dependency", door.plan.name.as_str()),
+                            ("class", class.name()),
+                            ("reason", refusal.label()),
+                        ];
+                        rows.count(&labels, count)?;
+                    }
+                }
+            }
+        }
+        let help = "Failures of a dependency or of the way to it";
+        let mut rows = counter(encoder, "tidegate_dependency_failures", help)?;
+        for &(at, door) in doors {
+            for failure in UpstreamFailure::ALL {
+                let count =
+                    self.sum(|recorder| &recorder.apps[at].upstream_failures[failure.index()]);
+                let labels = [
+                    ("dependency", door.plan.name.as_str()),
+                    ("reason", failure.label()),
+                ];
+                rows.count(&labels, count)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Breakers before dependencies, and before those applications that have one.
+    pub(super) fn breakers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let apps = self.apps().map(|(_, app, _)| ("app", app));
+        let doors = self
+            .doors()
+            .into_iter()
+            .map(|(_, door)| ("dependency", door));
+        let breakers: Vec<_> = (apps.chain(doors))
+            .filter_map(|(kind, app)| Some((kind, &*app.plan.name, app.breaker.as_deref()?)))
+            .collect();
+        if breakers.is_empty() {
+            return Ok(());
+        }
+        let help = "What a breaker lets through: 1 for what it does";
+        let mut rows = gauge(encoder, "tidegate_breaker_lets", help)?;
+        for &(kind, name, breaker) in &breakers {
+            let now = breaker.lets();
+            for lets in LETS {
+                rows.gauge(&[(kind, name), ("lets", lets)], u32::from(lets == now))?;
+            }
+        }
+        let help =
+            "Times that a breaker stopped calls, or a probe found that it should go on, by reason";
+        let rows = counter(encoder, "tidegate_breaker_trips", help)?;
+        trips(rows, &breakers)
+    }
+
+    /// The doors of the dependencies, with their places among all applications.
+    fn doors(&self) -> Vec<(usize, &App)> {
+        let Some(shared) = self.shared() else {
+            return Vec::new();
+        };
+        let dependencies = shared.dependencies.iter();
+        dependencies
+            .map(|dependency| (dependency.app, &shared.apps[dependency.app]))
+            .collect()
+    }
+}
+
+fn trips(mut rows: Rows<'_>, breakers: &[(&str, &str, &CallBreaker)]) -> fmt::Result {
+    for &(kind, name, breaker) in breakers {
+        for by in Trip::ALL {
+            rows.count(&[(kind, name), ("by", by.name())], breaker.trips(by))?;
+        }
+    }
+    Ok(())
+}

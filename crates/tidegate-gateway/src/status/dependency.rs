@@ -1,0 +1,83 @@
+//! Dependencies as `/status.json` shows them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::facts::Class;
+use tidegate_http::refusal::Refusal;
+
+use crate::context::Thread;
+use crate::dependency::Dependency;
+use crate::metrics::{Completion, total};
+
+/// One dependency: counts since the start, of calls, but for the first six.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DependencyStatus {
+    /// Its name.
+    pub name: String,
+    /// Where applications call it through us; absent when they do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listens: Option<String>,
+    /// Calls that may be under way at once.
+    pub concurrency: u32,
+    /// Calls that are under way.
+    pub in_flight: u32,
+    /// Calls that wait for others to finish.
+    pub waiting: u32,
+    /// What its breaker lets through: `calls`, `probes` or `nothing`; absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker_lets: Option<String>,
+    /// Calls that were made, by what that was worth to the caller: `in_time`, `late`, `gone`.
+    pub calls: BTreeMap<String, u64>,
+    /// Calls that were not made, or had no answer, by reason; reasons that never were are left out.
+    pub refused: BTreeMap<String, u64>,
+}
+
+impl DependencyStatus {
+    /// All of them, in the order of the configuration.
+    pub(super) fn all(threads: &[Arc<Thread>]) -> Vec<Self> {
+        let dependencies = threads.iter().take(1);
+        dependencies
+            .flat_map(|thread| &thread.shared.dependencies)
+            .map(|dependency| Self::of(threads, dependency))
+            .collect()
+    }
+
+    fn of(threads: &[Arc<Thread>], dependency: &Dependency) -> Self {
+        let at = dependency.app;
+        let door = &threads[0].shared.apps[at];
+        let gate = door.gate.snapshot();
+        let classes = |count: &dyn Fn(Class) -> u64| Class::ALL.into_iter().map(count).sum::<u64>();
+        let calls = Completion::ALL.map(|completion| {
+            let count = classes(&|class| {
+                total(threads, |recorder| {
+                    let work = &recorder.apps[at].routes[0][class.index()];
+                    &work.completions[completion.index()]
+                })
+            });
+            (completion.label().to_owned(), count)
+        });
+        let refused = Refusal::ALL.into_iter().map(|refusal| {
+            let count = classes(&|class| {
+                total(threads, |recorder| {
+                    &recorder.apps[at].classes[class.index()].refused[refusal.index()]
+                })
+            });
+            (refusal.label().to_owned(), count)
+        });
+        Self {
+            name: dependency.plan.name().to_owned(),
+            listens: dependency.listens.get().map(ToString::to_string),
+            concurrency: gate.limit,
+            in_flight: gate.in_flight,
+            waiting: gate.queued,
+            breaker_lets: door
+                .breaker
+                .as_ref()
+                .map(|breaker| breaker.lets().to_owned()),
+            calls: calls.into(),
+            refused: refused.filter(|(_, count)| *count > 0).collect(),
+        }
+    }
+}

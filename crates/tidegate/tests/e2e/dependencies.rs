@@ -1,0 +1,339 @@
+//! Dependencies, through the real binary: what is called through it, and what is not.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::backend::Backend;
+use crate::client::{Answer, ask, get};
+use crate::process::{PATIENCE, TempDir, Tidegate};
+
+/// A gateway before `backend` whose application may call the same backend as `recs`.
+struct Site {
+    tidegate: Tidegate,
+    egress: SocketAddr,
+    _directory: TempDir,
+}
+
+impl Site {
+    fn start(dependency: &Backend, keys: &str) -> Self {
+        Self::before(dependency.address, dependency.address, keys)
+    }
+
+    fn before(app: SocketAddr, dependency: SocketAddr, keys: &str) -> Self {
+        let directory = TempDir::new();
+        let configuration = format!(
+            "[[app]]\nname = \"shop\"\nupstream = \"http://{app}\"\nworkers = 8\n\
+             [[dependency]]\nname = \"recs\"\nurl = \"http://{dependency}\"\nlisten = \"127.0.0.1:0\"\n{keys}"
+        );
+        let tidegate = Tidegate::start(&directory, &configuration);
+        let mut site = Self {
+            egress: tidegate.clients,
+            tidegate,
+            _directory: directory,
+        };
+        let listens = site.status().pointer("/listens").cloned().unwrap();
+        site.egress = listens.as_str().unwrap().parse().unwrap();
+        site
+    }
+
+    /// What `/status.json` says of the dependency.
+    fn status(&self) -> Value {
+        let status = get(self.tidegate.admin, "/status.json").text();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        status["dependencies"][0].clone()
+    }
+
+    fn number(&self, path: &str) -> u64 {
+        self.status()
+            .pointer(path)
+            .and_then(Value::as_u64)
+            .unwrap_or(0)
+    }
+
+    /// Waits until `is` holds of what `/status.json` says.
+    fn until(&self, is: impl Fn(&Value) -> bool) {
+        let begun = Instant::now();
+        while !is(&self.status()) {
+            assert!(begun.elapsed() < PATIENCE, "{:#}", self.status());
+            thread::park_timeout(Duration::from_millis(2));
+        }
+    }
+
+    fn call(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        ask(self.egress, "GET", path, headers, b"")
+    }
+}
+
+fn reason(answer: &Answer) -> (u16, &str) {
+    (
+        answer.status,
+        answer.header("tidegate-reason").unwrap_or(""),
+    )
+}
+
+#[test]
+fn a_call_comes_through_as_it_was_made() {
+    let backend = Backend::start();
+    let site = Site::start(&backend, "concurrency = 4\n");
+
+    let answer = site.call(
+        "/for/you?n=3",
+        &[
+            ("x-own", "kept"),
+            ("tidegate-timeout-ms", "500"),
+            ("tidegate-session", "k7ma.secret"),
+            ("te", "gzip"),
+        ],
+    );
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let head = answer.text();
+    assert!(head.starts_with("GET /for/you?n=3 HTTP/1.1"), "{head}");
+    let host = format!("host: {}", backend.address);
+    assert!(
+        head.contains(&host) && head.contains("x-own: kept"),
+        "{head}"
+    );
+    for absent in [
+        "app.test",
+        "tidegate-session",
+        "x-forwarded-for",
+        "te: gzip",
+    ] {
+        assert!(!head.contains(absent), "{absent}: {head}");
+    }
+    let (_, left) = head.split_once("tidegate-timeout-ms: ").unwrap();
+    let left: u64 = left.lines().next().unwrap().parse().unwrap();
+    assert!((1..=500).contains(&left), "{left}");
+
+    let body = vec![b'x'; 300_000];
+    let sunk = ask(site.egress, "POST", "/sink", &[], &body).text();
+    assert!(sunk.starts_with("300000 "), "{sunk}");
+    let flood = site.call("/flood/1000000", &[]);
+    assert_eq!(flood.body.len(), 1_000_000);
+    site.until(|status| status["calls"]["in_time"] == 3);
+}
+
+#[test]
+fn as_many_as_may_are_under_way_and_the_next_is_refused_after_a_short_wait() {
+    let backend = Backend::start();
+    let site = Site::start(
+        &backend,
+        "concurrency = 2\nwait = \"20ms\"\ntimeout = \"1m\"\n",
+    );
+    let egress = site.egress;
+    let held: Vec<_> = (0..2)
+        .map(|_| thread::spawn(move || get(egress, "/hold")))
+        .collect();
+    for _ in 0..2 {
+        backend.wait_for_arrival();
+    }
+
+    let begun = Instant::now();
+    let refused = site.call("/", &[]);
+
+    assert_eq!(reason(&refused), (503, "queue_time"), "{refused:?}");
+    assert!(refused.header("retry-after").is_some());
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(site.number("/in_flight"), 2);
+    backend.release();
+    for answer in held {
+        assert_eq!(answer.join().unwrap().text(), "released");
+    }
+    assert_eq!(site.call("/", &[]).status, 200);
+    let metrics = get(site.tidegate.admin, "/metrics").text();
+    for line in [
+        "tidegate_dependency_concurrency{dependency=\"recs\"} 2",
+        "tidegate_dependency_refused_total{dependency=\"recs\",class=\"anonymous\",reason=\"queue_time\"} 1",
+        "tidegate_dependency_calls_total{dependency=\"recs\",outcome=\"in_time\"} 3",
+        "tidegate_breaker_lets{dependency=\"recs\",lets=\"calls\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    // The application's own metrics know nothing of it.
+    assert!(!metrics.contains("app=\"recs\""), "{metrics}");
+}
+
+#[test]
+fn a_reserve_is_for_its_class_alone() {
+    let backend = Backend::start();
+    let site = Site::start(
+        &backend,
+        "concurrency = 2\nwait = \"0s\"\ntimeout = \"1m\"\n[dependency.reserve.critical]\nslots = 1\n",
+    );
+    let egress = site.egress;
+    let held = thread::spawn(move || get(egress, "/hold"));
+    backend.wait_for_arrival();
+
+    assert_eq!(reason(&site.call("/", &[])), (503, "queue_full"));
+    let critical = site.call("/", &[("tidegate-class", "CRITICAL_PLUS")]);
+
+    assert_eq!(critical.status, 200);
+    backend.release();
+    held.join().unwrap();
+}
+
+#[test]
+fn a_rate_lets_its_burst_through_and_says_when_there_is_more() {
+    let backend = Backend::start();
+    let site = Site::start(&backend, "concurrency = 4\nrate = \"5/day\"\n");
+
+    let answers: Vec<Answer> = (0..8).map(|_| site.call("/", &[])).collect();
+
+    let passed = answers.iter().filter(|answer| answer.status == 200).count();
+    assert_eq!(passed, 5);
+    assert_eq!(reason(&answers[7]), (429, "rate_limited"));
+    let wait: u64 = answers[7].header("retry-after").unwrap().parse().unwrap();
+    assert!((17_000..=17_280).contains(&wait), "{wait}");
+}
+
+#[test]
+fn what_is_refused_costs_no_token() {
+    let backend = Backend::start();
+    let site = Site::start(
+        &backend,
+        "concurrency = 1\nwait = \"0s\"\nrate = \"3/day\"\ntimeout = \"1m\"\n",
+    );
+    let egress = site.egress;
+    let held = thread::spawn(move || get(egress, "/hold"));
+    backend.wait_for_arrival();
+
+    for _ in 0..9 {
+        assert_eq!(reason(&site.call("/", &[])), (503, "queue_full"));
+    }
+    backend.release();
+    held.join().unwrap();
+
+    let statuses: Vec<u16> = (0..3).map(|_| site.call("/", &[]).status).collect();
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
+#[test]
+fn a_deadline_that_is_past_is_refused_and_one_that_passes_ends_the_wait() {
+    let backend = Backend::start();
+    let site = Site::start(&backend, "concurrency = 4\ntimeout = \"1m\"\n");
+
+    let late = site.call("/", &[("tidegate-timeout-ms", "0")]);
+    assert_eq!(reason(&late), (503, "expired"));
+
+    let cut = site.call("/hold", &[("tidegate-timeout-ms", "50")]);
+    assert_eq!(reason(&cut), (504, "upstream_timeout"));
+    // Whoever works on it goes on, and is counted as long as they do.
+    assert_eq!(site.number("/in_flight"), 1);
+    backend.release();
+    site.until(|status| status["in_flight"] == 0);
+}
+
+#[test]
+fn a_dependency_that_does_not_answer_is_not_called_until_it_does() {
+    let backend = Backend::start();
+    let site = Site::start(
+        &backend,
+        "concurrency = 8\ntimeout = \"100ms\"\nbreaker_failures = 3\nbreaker_pause = \"200ms\"\n\
+         breaker_pause_max = \"200ms\"\n",
+    );
+
+    for _ in 0..3 {
+        assert_eq!(reason(&site.call("/hold", &[])), (504, "upstream_timeout"));
+    }
+    let begun = Instant::now();
+    let refused = site.call("/hold", &[]);
+
+    assert_eq!(reason(&refused), (503, "breaker"), "{refused:?}");
+    assert!(refused.header("retry-after").is_some());
+    assert!(
+        begun.elapsed() < Duration::from_millis(100),
+        "no call was made"
+    );
+    assert_eq!(site.status()["breaker_lets"], "nothing");
+    let metrics = get(site.tidegate.admin, "/metrics").text();
+    let trips = "tidegate_breaker_trips_total{dependency=\"recs\",by=\"in-a-row\"} 1";
+    assert!(metrics.contains(trips), "{metrics}");
+
+    backend.release();
+    let begun = Instant::now();
+    while site.call("/", &[]).status != 200 {
+        assert!(begun.elapsed() < PATIENCE);
+        thread::park_timeout(Duration::from_millis(10));
+    }
+    while site.status()["breaker_lets"] != "calls" {
+        assert!(begun.elapsed() < PATIENCE);
+        site.call("/", &[]);
+    }
+}
+
+#[test]
+fn with_nobody_there_calls_fail_at_once_and_then_are_not_made() {
+    let backend = Backend::start();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let site = Site::before(
+        backend.address,
+        address,
+        "concurrency = 4\nrate = \"100/day\"\n",
+    );
+
+    for _ in 0..5 {
+        assert_eq!(reason(&site.call("/", &[])), (502, "upstream_connect"));
+    }
+
+    assert_eq!(reason(&site.call("/", &[])), (503, "breaker"));
+    // And the application behind the same gateway is as it was.
+    assert_eq!(get(site.tidegate.clients, "/").status, 200);
+}
+
+#[test]
+fn a_dependency_is_called_over_a_socket_too() {
+    use std::io::{BufReader, Write};
+    use std::os::unix::net::UnixStream;
+
+    let (directory, backend) = (TempDir::new(), Backend::start());
+    let address = backend.address;
+    let socket = directory.path().join("recs.sock");
+    let configuration = format!(
+        "[[app]]\nupstream = \"http://{address}\"\nworkers = 2\n\
+         [[dependency]]\nname = \"recs\"\nurl = \"http://{address}\"\nconcurrency = 1\nlisten = \"unix:{}\"\n",
+        socket.display()
+    );
+    let tidegate = Tidegate::start(&directory, &configuration);
+
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream
+        .write_all(b"GET /over HTTP/1.1\r\nhost: recs\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let answer = crate::client::read_answer(&mut BufReader::new(stream), "GET");
+
+    assert!(answer.text().starts_with("GET /over"), "{answer:?}");
+    tidegate.terminate();
+    assert!(tidegate.wait().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn an_application_that_does_not_answer_is_left_alone_where_that_is_asked_for() {
+    let (directory, backend) = (TempDir::new(), Backend::start());
+    let address = backend.address;
+    let configuration = format!(
+        "[[app]]\nname = \"shop\"\nupstream = \"http://{address}\"\nworkers = 8\nbreaker = true\n\
+         response_timeout = \"50ms\"\n"
+    );
+    let tidegate = Tidegate::start(&directory, &configuration);
+
+    for _ in 0..5 {
+        let hung = get(tidegate.clients, "/hold");
+        assert_eq!(reason(&hung), (504, "upstream_timeout"));
+    }
+    let refused = get(tidegate.clients, "/");
+    assert_eq!(reason(&refused), (503, "breaker"));
+
+    backend.release();
+    let begun = Instant::now();
+    while get(tidegate.clients, "/").status != 200 {
+        assert!(begun.elapsed() < PATIENCE);
+        thread::park_timeout(Duration::from_millis(20));
+    }
+}
