@@ -1,4 +1,4 @@
-//! Refusals in the log: one line per reason and second, however many there were.
+//! Refusals in the log: one line per reason and second, however many there were; and what rate limits forget.
 //!
 //! The lines come from the counters, not from the requests, so that a refusal costs no formatting.
 
@@ -20,13 +20,18 @@ pub(crate) struct RefusalLog {
     refused: Vec<[u64; Refusal::ALL.len()]>,
     turned_away: [u64; Refusal::ALL.len()],
     bad_requests: [u64; FramingFault::ALL.len()],
+    /// By rate limit, the keys that there was no room for.
+    forgotten: Vec<u64>,
 }
 
 impl RefusalLog {
     pub(crate) fn new(threads: Vec<Arc<Thread>>) -> Self {
         let apps = threads.first().map_or(0, |thread| thread.shared.apps.len());
+        let limits = threads.first();
+        let limits = limits.map_or(0, |thread| thread.shared.rates.limits().len());
         Self {
             threads,
+            forgotten: vec![0; limits],
             refused: vec![[0; Refusal::ALL.len()]; apps],
             turned_away: [0; Refusal::ALL.len()],
             bad_requests: [0; FramingFault::ALL.len()],
@@ -78,7 +83,26 @@ impl RefusalLog {
                 );
             }
         }
+        self.report_forgotten();
         shed
+    }
+
+    /// Keys of rate limits that there was no room for: their limits let through more than they should.
+    fn report_forgotten(&mut self) {
+        let Some(thread) = self.threads.first() else {
+            return;
+        };
+        let rates = &thread.shared.rates;
+        for (at, (limit, last)) in rates.limits().iter().zip(&mut self.forgotten).enumerate() {
+            let count = grown(last, rates.keys(at).forgotten);
+            if count > 0 {
+                warn!(
+                    limit = limit.plan.name.as_str(),
+                    count,
+                    "keys of a rate limit were forgotten before they were full again: raise limit_keys_max"
+                );
+            }
+        }
     }
 }
 

@@ -245,7 +245,9 @@ impl RateStatus {
         let rates = threads.first().map(|thread| &thread.shared.rates);
         let limits = rates.into_iter().flat_map(|rates| {
             let limits = rates.limits().iter().enumerate();
-            limits.map(move |(at, limit)| Self {
+            limits.map(move |(at, limit)| (limit, at, rates.keys(at)))
+        });
+        let limits = limits.map(|(limit, at, keys)| Self {
                 name: limit.plan.name.clone(),
                 shadow: limit.plan.standing == Standing::Shadow,
                 requests: RATE_COUNTS
@@ -255,10 +257,9 @@ impl RateStatus {
                         ((*label).to_owned(), count)
                     })
                     .collect(),
-                keys: rates.keys(at),
-                evicted: rates.evicted(at),
-            })
-        });
+                keys: keys.kept,
+                evicted: keys.forgotten,
+            });
         limits.collect()
     }
 }

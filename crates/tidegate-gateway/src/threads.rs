@@ -58,6 +58,7 @@ pub(crate) fn start_first(
                 sleep(REPORT_INTERVAL).await;
                 let shedding = log.report();
                 thread.shared.health.set_shedding(shedding);
+                thread.shared.rates.sweep(thread.shared.clock.now());
             }
         });
         stopped(stage).await;

@@ -1,4 +1,5 @@
-//! What a key of a bucket takes in the embedded table: 64 bytes at most, however many there are.
+//! What a key of a bucket takes in the embedded table: 64 bytes at most, however many there are; and what asking takes
+//! while a request has few limits: nothing.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use allocation_counter::measure;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Algorithm, Rate, Spec, Tick};
 use tidegate_core::session::SlotTag;
-use tidegate_store::limits::{Asked, LimitTable, LimitTablePlan};
+use tidegate_store::limits::{Asked, Few, LimitTable, LimitTablePlan};
 
 const BYTES_MAX: i64 = 64;
 
@@ -50,6 +51,39 @@ fn a_key_of_a_bucket_takes_64_bytes_at_most() {
         bytes as f64 / keys as f64
     );
     assert_eq!(table.stats().keys, keys as u64);
+}
+
+#[test]
+fn a_request_with_few_limits_allocates_nothing() {
+    let rate = Rate {
+        tokens: 1_000,
+        period_us: 1_000_000,
+    };
+    let specs: Vec<_> = (0..4)
+        .map(|_| Arc::new(Spec::new(Algorithm::Bucket, rate, None).expect("a limit")))
+        .collect();
+    let table = LimitTable::counting(LimitTablePlan::for_keys(1_000), &specs);
+    let asked = |cost| {
+        let asked = |(spec, n): (_, u64)| Asked {
+            key: key(n),
+            tag: SlotTag::from_bits(0),
+            spec,
+            cost,
+            standing: Standing::Enforced,
+        };
+        let asked: Few<Asked<'_>> = specs.iter().zip(0..).map(asked).collect();
+        asked
+    };
+    assert!(table.take(&asked(1), Tick(0)).passes());
+
+    let counted = measure(|| {
+        for _ in 0..100 {
+            assert!(table.take(&asked(1), Tick(0)).passes());
+            assert!(!table.take(&asked(1_000), Tick(0)).passes());
+        }
+    });
+
+    assert_eq!(counted.count_total, 0);
 }
 
 /// A key that looks like a hash.

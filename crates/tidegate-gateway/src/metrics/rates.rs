@@ -44,12 +44,12 @@ impl Source {
         let help = "Keys that a rate limit remembers";
         let mut rows = gauge(encoder, "tidegate_rate_keys", help)?;
         for &(at, name) in &limits {
-            rows.gauge(&[("limit", name)], rates.keys(at))?;
+            rows.gauge(&[("limit", name)], rates.keys(at).kept)?;
         }
         let help = "Keys that a rate limit forgot before they were full again, for want of room";
         let mut rows = counter(encoder, "tidegate_rate_evicted", help)?;
         for &(at, name) in &limits {
-            rows.count(&[("limit", name)], rates.evicted(at))?;
+            rows.count(&[("limit", name)], rates.keys(at).forgotten)?;
         }
         Ok(())
     }

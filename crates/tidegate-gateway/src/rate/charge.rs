@@ -1,13 +1,13 @@
 //! What a request has spent of its limits, until it is known whether the application gets to see it.
 
 use http::Response;
-use tidegate_core::rate::Short;
-use tidegate_core::rate::set::{Places, Spent};
+use tidegate_core::rate::set::Standing;
+use tidegate_core::rate::{Short, Tick};
 use tidegate_http::quota::{self, Left, Policy};
 use tidegate_http::refusal::Refusal;
+use tidegate_store::limits::{self, Few, Said, Settled};
 
-use super::table::{Denied, Wanted};
-use super::{Asked, Stage, tick};
+use super::{Asked, Stage, Wanted, tick};
 use crate::body::Body;
 use crate::context::Thread;
 
@@ -16,19 +16,20 @@ use crate::context::Thread;
 pub(crate) struct Charge<'t> {
     thread: &'t Thread,
     /// Before admission, and with the session.
-    taken: [Option<Taken>; 2],
+    taken: [Option<Taken<'t>>; 2],
     sent: bool,
 }
 
-struct Taken {
-    wanted: Vec<Wanted>,
-    spent: Spent,
+/// What was spent at a stage: of these limits, by this time.
+struct Taken<'t> {
+    from: Wanted<'t>,
+    at: Tick,
 }
 
 /// Why a request does not pass its limits: nothing was spent of them.
 pub(crate) struct Refused {
     /// The limits that refuse, by their places in the plan; never empty.
-    violated: Vec<u16>,
+    violated: Few<u16>,
     /// The one with the longest wait.
     binding: u16,
     left: Left,
@@ -46,33 +47,28 @@ impl<'t> Charge<'t> {
 
     /// Spends from all limits that the request meets at `stage`, or from none.
     pub(crate) fn take(&mut self, stage: Stage, asked: &Asked<'_>) -> Result<(), Refused> {
-        let shared = &self.thread.shared;
+        let thread = self.thread;
+        let shared = &thread.shared;
         let met = shared.rates.meets(asked.app, asked.route, stage);
         if met.is_empty() {
             return Ok(());
         }
-        let recorder = &self.thread.recorder;
+        let ignored = |header| thread.recorder.malformed(header);
         let trusted = &shared.plan.trusted;
-        let ignored = |header| recorder.malformed(header);
         let wanted = shared.rates.wanted(met, asked, trusted, ignored);
         let now = tick(shared.clock.now());
-        match shared.rates.table.take(&wanted, now) {
-            Ok(spent) => {
-                let count = |places: Places, count: fn(&Thread, &Wanted)| {
-                    places.iter().for_each(|at| count(self.thread, &wanted[at]));
-                };
-                count(spent.from(), |thread, it| {
-                    thread.recorder.rate_passed(it.limit)
-                });
-                count(spent.shadowed, |thread, it| {
-                    thread.recorder.rate_shadow_refused(it.limit);
-                });
-                let place = stage as usize;
-                self.taken[place] = Some(Taken { wanted, spent });
-                Ok(())
-            }
-            Err(denied) => Err(self.refused(&wanted, &denied)),
-        }
+        let answer = shared.rates.table.take(&wanted.asked, now);
+        let refused = count(thread, &wanted, &answer);
+        let Some(binding) = answer.binding else {
+            let from = wanted.those(|place| matches!(answer.said[place], Said::Passes { .. }));
+            self.taken[stage as usize] = Some(Taken { from, at: now });
+            return Ok(());
+        };
+        Err(Refused {
+            violated: refused,
+            binding: wanted.limits[binding],
+            left: left(answer.said[binding]),
+        })
     }
 
     /// The application gets the request now: what was spent is spent.
@@ -84,27 +80,37 @@ impl<'t> Charge<'t> {
     pub(crate) const fn not_sent(&mut self) {
         self.sent = false;
     }
+}
 
-    fn refused(&self, wanted: &[Wanted], denied: &Denied) -> Refused {
-        let Denied { refused, remaining } = denied;
-        let recorder = &self.thread.recorder;
-        for at in refused.by.iter() {
-            recorder.rate_refused(wanted[at].limit);
+/// Counts what became of the request in each limit, and says which enforced ones refuse it.
+fn count(thread: &Thread, wanted: &Wanted<'_>, answer: &limits::Answer) -> Few<u16> {
+    let recorder = &thread.recorder;
+    let mut refused = Few::new();
+    for ((&limit, asked), said) in wanted.limits.iter().zip(&wanted.asked).zip(&answer.said) {
+        match (said, asked.standing) {
+            (Said::Passes { .. }, _) if answer.passes() => recorder.rate_passed(limit),
+            (Said::Passes { .. } | Said::Unasked, _) => {}
+            (Said::Short { .. }, Standing::Shadow) => recorder.rate_shadow_refused(limit),
+            (Said::Short { .. }, Standing::Enforced) => {
+                recorder.rate_refused(limit);
+                refused.push(limit);
+            }
         }
-        for at in refused.shadowed.iter() {
-            recorder.rate_shadow_refused(wanted[at].limit);
-        }
-        Refused {
-            violated: refused.by.iter().map(|at| wanted[at].limit).collect(),
-            binding: wanted[refused.binding].limit,
-            left: Left {
-                remaining: *remaining,
-                wait_s: match refused.short {
-                    Short::Wait { wait_us } => Some(wait_us.div_ceil(1_000_000)),
-                    Short::Never => None,
-                },
+    }
+    refused
+}
+
+/// What the limit that binds has left.
+fn left(said: Said) -> Left {
+    match said {
+        Said::Short { short, remaining } => Left {
+            remaining,
+            wait_s: match short {
+                Short::Wait { wait_us } => Some(wait_us.div_ceil(1_000_000)),
+                Short::Never => None,
             },
-        }
+        },
+        Said::Passes { .. } | Said::Unasked => unreachable!("a limit binds by refusing"),
     }
 }
 
@@ -114,12 +120,21 @@ impl Drop for Charge<'_> {
             return;
         }
         let shared = &self.thread.shared;
-        for Taken { wanted, spent } in self.taken.iter_mut().filter_map(Option::take) {
-            for at in spent.from().iter() {
-                self.thread.recorder.rate_given_back(wanted[at].limit);
+        for Taken { from, at } in self.taken.iter_mut().filter_map(Option::take) {
+            for &limit in &from.limits {
+                self.thread.recorder.rate_given_back(limit);
             }
+            let settled = from.asked.iter().map(|asked| Settled {
+                key: asked.key,
+                tag: asked.tag,
+                spec: asked.spec,
+                at,
+                taken: asked.cost,
+                used: 0,
+            });
+            let settled: Few<Settled<'_>> = settled.collect();
             let now = tick(shared.clock.now());
-            shared.rates.table.give_back(&wanted, spent, now);
+            shared.rates.table.settle(&settled, now);
         }
     }
 }

@@ -1,47 +1,55 @@
 //! Rate limits on this node: which of them a request meets, and by what it is counted in each.
 //!
-//! The arithmetic is the core's (`tidegate_core::rate`); here is where keys come from, where states are kept
-//! (`table`), and who gives back what a refused request has spent (`charge`). What a limit counts by is hashed with
-//! a secret of the process: nothing that a client sends can be made to collide with somebody
-//! else's, and no client's address is kept.
+//! The arithmetic is the core's (`tidegate_core::rate`), and who remembers is the store's table
+//! (`tidegate_store::limits`); here is where keys come from, and who gives back what a refused request has
+//! spent (`charge`). What a limit counts by is hashed with a secret of the process: nothing that a client
+//! sends can be made to collide with somebody else's, and no client's address is kept.
 
 mod charge;
 mod plan;
-mod table;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use tidegate_core::rate::key::{Part, Prefix, PrefixLengths};
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Spec, Tick};
+use tidegate_core::session::SlotTag;
 use tidegate_core::time::Mono;
 use tidegate_http::quota::Policy;
+use tidegate_store::limits::{self, Few, KeyCounts, LimitTable, LimitTablePlan};
 use tidegate_store::{RateKeys, RateSecret};
 
 pub(crate) use self::charge::{Charge, Refused};
 pub use self::plan::{
     Absent, Cost, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
 };
-use self::table::{Table, Wanted};
 use crate::classify::Malformed;
 use crate::cohort;
 use crate::context::Conn;
 use crate::plan::{AppPlan, Plan, RoutePlan};
+
+/// Places of each shard of the table that are looked at for what is full again, once a second.
+const SWEPT: usize = 1_024;
 
 /// All rate limits of a gateway, with what they remember.
 pub struct Rates {
     limits: Vec<Limit>,
     /// By application and route.
     met: Vec<Vec<Met>>,
-    table: Table,
+    table: LimitTable,
+    /// What a request that lacks a part of a key meets where that is denied.
+    deny: Arc<Spec>,
 }
 
 /// One limit, ready for use.
 pub(crate) struct Limit {
     pub(crate) plan: LimitPlan,
     pub(crate) policy: Policy,
+    /// What it allows. Its place in memory is its name in the table.
+    spec: Arc<Spec>,
     keys: RateKeys,
     /// The keys that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
     shadow_keys: RateKeys,
@@ -52,6 +60,31 @@ pub(crate) struct Limit {
 struct Met {
     edge: Box<[(u16, Standing)]>,
     known: Box<[(u16, Standing)]>,
+}
+
+/// The limits that a request meets at a stage.
+#[derive(Default)]
+pub(crate) struct Wanted<'r> {
+    /// Their places in the plan.
+    pub(crate) limits: Few<u16>,
+    /// What each of them is asked for, in the same order.
+    pub(crate) asked: Few<limits::Asked<'r>>,
+}
+
+impl Wanted<'_> {
+    /// Those of them at such places.
+    pub(crate) fn those(mut self, is_one: impl Fn(usize) -> bool) -> Self {
+        let mut places = 0..;
+        self.limits.retain(|_| places.next().is_some_and(&is_one));
+        let mut places = 0..;
+        self.asked.retain(|_| places.next().is_some_and(&is_one));
+        self
+    }
+}
+
+/// Limits of one node are all in one place, whatever that is called.
+fn here() -> SlotTag {
+    SlotTag::from_bits(0)
 }
 
 /// What limits may look at in a request.
@@ -84,10 +117,8 @@ impl Rates {
         };
         Self {
             met: plan.apps.iter().map(met).collect(),
-            table: Table::new(
-                limits.iter().map(|limit| limit.plan.spec).collect(),
-                plan.rates.keys_max,
-            ),
+            table: table(&limits, plan.rates.keys_max),
+            deny: Arc::new(Spec::Deny),
             limits,
         }
     }
@@ -96,14 +127,14 @@ impl Rates {
         &self.limits
     }
 
-    /// Keys of limit `at` that are remembered.
-    pub(crate) fn keys(&self, at: usize) -> u64 {
-        self.table.kept(at)
+    /// How many keys of limit `at` are remembered, and how many were forgotten too early, for want of room.
+    pub(crate) fn keys(&self, at: usize) -> KeyCounts {
+        self.table.counts(at)
     }
 
-    /// Keys of limit `at` that were forgotten too early, for want of room.
-    pub(crate) fn evicted(&self, at: usize) -> u64 {
-        self.table.evicted(at)
+    /// Forgets some of the keys that are full again, which costs little and changes no decision.
+    pub(crate) fn sweep(&self, now: Mono) {
+        self.table.sweep(SWEPT, tick(now));
     }
 
     /// The limits that requests for this route meet at `stage`.
@@ -116,29 +147,30 @@ impl Rates {
     }
 
     /// The limits of `met` with the request's keys and costs.
-    fn wanted(
-        &self,
+    fn wanted<'r>(
+        &'r self,
         met: &[(u16, Standing)],
         asked: &Asked<'_>,
         trusted: &[IpNet],
         ignored: impl Fn(Malformed),
-    ) -> Vec<Wanted> {
-        let mut wanted = Vec::with_capacity(met.len());
+    ) -> Wanted<'r> {
+        let mut wanted = Wanted::default();
         let client = match asked.conn.trusted {
             true => cohort::client(asked.headers, asked.conn.peer.ip(), trusted),
             false => asked.conn.peer.ip(),
         };
         for &(at, standing) in met {
             let limit = &self.limits[usize::from(at)];
-            let mut spec = limit.plan.spec;
+            let mut spec = &limit.spec;
             let (parts, complete) = limit.parts(asked, client);
             match limit.plan.absent {
                 Absent::Skip if !complete => continue,
-                Absent::Deny if !complete => spec = Spec::Deny,
+                Absent::Deny if !complete => spec = &self.deny,
                 _ => {}
             }
-            wanted.push(Wanted {
-                limit: at,
+            wanted.limits.push(at);
+            wanted.asked.push(limits::Asked {
+                tag: here(),
                 key: limit.keys_in(standing).key(&parts[..limit.plan.key.len()]),
                 spec,
                 cost: limit.cost(asked, &ignored),
@@ -147,6 +179,11 @@ impl Rates {
         }
         wanted
     }
+}
+
+fn table(limits: &[Limit], keys_max: usize) -> LimitTable {
+    let specs: Vec<Arc<Spec>> = limits.iter().map(|limit| Arc::clone(&limit.spec)).collect();
+    LimitTable::counting(LimitTablePlan::for_keys(keys_max as u64), &specs)
 }
 
 fn met_at(
@@ -166,6 +203,7 @@ impl Limit {
     fn new(plan: &LimitPlan, secret: &RateSecret) -> Self {
         Self {
             policy: Policy::new(&plan.name, plan.rate.tokens, plan.rate.period_us),
+            spec: Arc::new(plan.spec),
             keys: secret.limit(&plan.name),
             // No limit is called so.
             shadow_keys: secret.limit(&format!("{}:s", plan.name)),

@@ -27,10 +27,12 @@ fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
 }
 
 fn rates(plan: &LimitPlan) -> Rates {
+    let limits = vec![Limit::new(plan, &RateSecret::new([7; 16]))];
     Rates {
-        limits: vec![Limit::new(plan, &RateSecret::new([7; 16]))],
+        table: table(&limits, 100),
+        limits,
         met: Vec::new(),
-        table: Table::new(vec![plan.spec], 100),
+        deny: Arc::new(Spec::Deny),
     }
 }
 
@@ -42,12 +44,12 @@ fn conn(peer: &str, trusted: bool) -> Conn {
 }
 
 /// The one limit with the key and cost of a request with these headers.
-fn wanted(
-    rates: &Rates,
+fn wanted<'r>(
+    rates: &'r Rates,
     conn: &Conn,
     headers: &[(&'static str, &'static str)],
     uid: Option<&str>,
-) -> Vec<Wanted> {
+) -> Few<limits::Asked<'r>> {
     let headers: HeaderMap = headers
         .iter()
         .map(|(name, value)| {
@@ -66,7 +68,8 @@ fn wanted(
         uid,
     };
     let trusted = ["10.0.0.0/8".parse().unwrap()];
-    rates.wanted(&[(0, Standing::Enforced)], &asked, &trusted, |_| {})
+    let met = [(0, Standing::Enforced)];
+    rates.wanted(&met, &asked, &trusted, |_| {}).asked
 }
 
 #[test]
@@ -110,10 +113,8 @@ fn what_a_request_lacks_is_dealt_with_as_configured() {
     let client = conn("203.0.113.9", false);
 
     assert!(wanted(&rates(&plan(Absent::Skip)), &client, &[], None).is_empty());
-    assert_eq!(
-        wanted(&rates(&plan(Absent::Deny)), &client, &[], None)[0].spec,
-        Spec::Deny
-    );
+    let denying = rates(&plan(Absent::Deny));
+    assert_eq!(**wanted(&denying, &client, &[], None)[0].spec, Spec::Deny);
     let shared = rates(&plan(Absent::Shared));
     let other = conn("203.0.113.10", false);
     let (one, two) = (
@@ -123,7 +124,7 @@ fn what_a_request_lacks_is_dealt_with_as_configured() {
     assert_eq!(one[0].key, two[0].key);
     let known = wanted(&shared, &client, &[], Some("u7"));
     assert_ne!(one[0].key, known[0].key);
-    assert_ne!(known[0].spec, Spec::Deny);
+    assert_ne!(**known[0].spec, Spec::Deny);
 }
 
 #[test]

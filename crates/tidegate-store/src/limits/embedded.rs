@@ -6,8 +6,9 @@ use tidegate_core::rate::bucket::BucketState;
 use tidegate_core::rate::set::{self, Member};
 use tidegate_core::rate::{Spec, State, Tick};
 
+use super::counts::{Counted, Counts, KeyCounts};
 use super::slots::{Key, Slot, Slots};
-use super::{Answer, Asked, Said, Settled, Then};
+use super::{Answer, Asked, Few, Said, Settled, Then};
 
 /// Limits in this process. All times are of one clock that does not go back, and the caller's.
 ///
@@ -51,6 +52,7 @@ struct Shard {
     hand: usize,
     keys_max: usize,
     stats: LimitTableStats,
+    counts: Counts,
 }
 
 #[derive(Default)]
@@ -61,7 +63,7 @@ struct Others {
 
 /// Shards of which a request has keys, locked.
 struct Locked<'a> {
-    shards: Vec<(usize, MutexGuard<'a, Shard>)>,
+    shards: Few<(usize, MutexGuard<'a, Shard>)>,
     mask: u64,
 }
 
@@ -91,6 +93,12 @@ impl Default for LimitTablePlan {
 impl LimitTable {
     /// An empty table.
     pub fn new(plan: LimitTablePlan) -> Self {
+        Self::counting(plan, &[])
+    }
+
+    /// An empty table that counts the keys of each of `limits`, see [`Self::counts`].
+    pub fn counting(plan: LimitTablePlan, limits: &[Arc<Spec>]) -> Self {
+        let counted = Arc::new(Counted::new(limits));
         let shards = plan.shards.clamp(1, 4_096).next_power_of_two();
         let keys_max = plan.keys_max.div_ceil(u64::from(shards)).max(1);
         let shard = || Shard {
@@ -99,6 +107,7 @@ impl LimitTable {
             hand: 0,
             keys_max: usize::try_from(keys_max).unwrap_or(usize::MAX),
             stats: LimitTableStats::default(),
+            counts: Counts::new(Arc::clone(&counted)),
         };
         Self {
             shards: (0..shards).map(|_| Mutex::new(shard())).collect(),
@@ -152,11 +161,27 @@ impl LimitTable {
             shard.hand = 0;
             // A dropped key takes a turn of its own, after which another may be in its place.
             let turns = shard.slots.places() + shard.slots.len();
-            shard.sweep(turns, now);
-            if shard.slots.is_wasteful() {
-                shard.slots.rebuild(|_| true);
-            }
+            shard.clean(turns, now);
         }
+    }
+
+    /// Drops what is full among the next `places` of each shard, and gives memory back that is not needed any more. To
+    /// be called now and then, so that a table that has become quiet empties, too.
+    pub fn sweep(&self, places: usize, now: Tick) {
+        for shard in &self.shards {
+            lock(shard).clean(places, now);
+        }
+    }
+
+    /// The keys of the limit at `place` in the list that it was made with.
+    pub fn counts(&self, place: usize) -> KeyCounts {
+        let mut sum = KeyCounts::default();
+        for shard in &self.shards {
+            let counts = lock(shard).counts.at(place);
+            sum.kept += counts.kept;
+            sum.forgotten += counts.forgotten;
+        }
+        sum
     }
 
     /// What it has and has done.
@@ -173,28 +198,21 @@ impl LimitTable {
     }
 
     fn decide(&self, asked: &[Asked<'_>], now: Tick, then: Then) -> Answer {
+        // Before anything is locked: whoever panics then leaves nothing behind.
+        assert!(
+            asked.len() <= set::LIMITS_MAX,
+            "more limits than a request may have"
+        );
         let mut locked = self.lock(asked);
-        let mut states: Vec<State> = asked
+        let mut states: Few<State> = asked
             .iter()
             .map(|it| {
                 let key = key_of(it.key);
                 locked.shard(key).state(key, it.spec, now)
             })
             .collect();
-        let mut members = Vec::with_capacity(asked.len());
-        for (it, state) in asked.iter().zip(&mut states) {
-            members.push(Member {
-                spec: it.spec,
-                state,
-                cost: it.cost,
-                standing: it.standing,
-            });
-        }
-        let decided = match then {
-            Then::Spend => set::take(&mut members, now).map(|spent| spent.from()),
-            Then::Leave => set::check(&members, now).map(|_| set::Places::default()),
-        };
-        let mut said = Vec::with_capacity(asked.len());
+        let decided = decided(asked, &mut states, now, then);
+        let mut said = Few::new();
         for (place, (it, state)) in asked.iter().zip(states).enumerate() {
             let remaining = it.spec.remaining(&state, now);
             if decided.is_ok_and(|spent| spent.contains(place)) {
@@ -216,8 +234,8 @@ impl LimitTable {
     /// Locks the shards of a request in their order, so that no two requests wait for each other.
     fn lock(&self, asked: &[Asked<'_>]) -> Locked<'_> {
         let mask = self.mask();
-        let mut wanted: Vec<usize> = Vec::with_capacity(asked.len());
-        wanted.extend(asked.iter().map(|it| shard_of(key_of(it.key), mask)));
+        let shards = asked.iter().map(|it| shard_of(key_of(it.key), mask));
+        let mut wanted: Few<usize> = shards.collect();
         wanted.sort_unstable();
         wanted.dedup();
         Locked {
@@ -286,6 +304,8 @@ impl Shard {
         if let Ok(place) = found {
             let slot = self.slots.at_mut(place).expect("it was found there");
             if !Arc::ptr_eq(spec, &slot.spec) {
+                self.counts.went(&slot.spec);
+                self.counts.came(spec);
                 self.others.remove_of(slot);
                 slot.spec = Arc::clone(spec);
                 (slot.word, slot.at) = self.others.words(state);
@@ -298,6 +318,7 @@ impl Shard {
         }
         self.make_room(now);
         let (word, at) = self.others.words(state);
+        self.counts.came(spec);
         self.slots.insert(Slot {
             key,
             spec: Arc::clone(spec),
@@ -317,16 +338,26 @@ impl Shard {
                 slots,
                 others,
                 stats,
+                counts,
                 ..
             } = self;
             slots.rebuild(|slot| {
                 let stays = !others.is_full(slot, now);
                 if !stays {
                     others.remove_of(slot);
+                    counts.went(&slot.spec);
                     stats.collected += 1;
                 }
                 stays
             });
+        }
+    }
+
+    /// Drops what is full at the next places, in so many `turns`, and gives memory back if most of it is empty then.
+    fn clean(&mut self, turns: usize, now: Tick) {
+        self.sweep(turns, now);
+        if self.slots.is_wasteful() {
+            self.slots.rebuild(|_| true);
         }
     }
 
@@ -368,11 +399,17 @@ impl Shard {
         let Some(((in_debt, full_us), place)) = worst else {
             return;
         };
-        self.drop_at(place);
+        let dropped = self.drop_at(place);
         match (full_us, in_debt) {
-            (0, _) => self.stats.collected += 1,
+            (0, _) => {
+                self.stats.collected += 1;
+                return;
+            }
             (_, false) => self.stats.forgotten += 1,
             (_, true) => self.stats.forgotten_in_debt += 1,
+        }
+        if let Some(slot) = dropped {
+            self.counts.was_forgotten(&slot.spec);
         }
     }
 
@@ -384,10 +421,11 @@ impl Shard {
         self.hand
     }
 
-    fn drop_at(&mut self, place: usize) {
-        if let Some(slot) = self.slots.remove(place) {
-            self.others.remove_of(&slot);
-        }
+    fn drop_at(&mut self, place: usize) -> Option<Slot> {
+        let slot = self.slots.remove(place)?;
+        self.others.remove_of(&slot);
+        self.counts.went(&slot.spec);
+        Some(slot)
     }
 }
 
@@ -431,6 +469,28 @@ impl Others {
             _ => slot.spec.time_to_full_us(self.get(slot.word), now),
         };
         full_us == 0
+    }
+}
+
+/// The places that were spent from, or why nothing was.
+fn decided(
+    asked: &[Asked<'_>],
+    states: &mut [State],
+    now: Tick,
+    then: Then,
+) -> Result<set::Places, set::Refused> {
+    let mut members: Few<Member<'_>> = Few::new();
+    for (it, state) in asked.iter().zip(states) {
+        members.push(Member {
+            spec: it.spec,
+            state,
+            cost: it.cost,
+            standing: it.standing,
+        });
+    }
+    match then {
+        Then::Spend => set::take(&mut members, now).map(|spent| spent.from()),
+        Then::Leave => set::check(&members, now).map(|_| set::Places::default()),
     }
 }
 

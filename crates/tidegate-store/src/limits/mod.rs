@@ -5,6 +5,7 @@
 //! same. How nodes share a limit without asking for each request, and what counts while the store is away, is
 //! the caller's.
 
+mod counts;
 mod denied;
 mod embedded;
 #[cfg(test)]
@@ -14,15 +15,20 @@ mod slots;
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Short, Spec, Tick};
 use tidegate_core::session::SlotTag;
 
+pub use counts::KeyCounts;
 pub use embedded::{LimitTable, LimitTablePlan, LimitTableStats};
 pub use redis::RedisLimits;
 
 use crate::Call;
 use crate::error::StoreError;
+
+/// What there is one of for each limit of a request: a few nearly always, and then it needs no memory of its own.
+pub type Few<T> = SmallVec<[T; 4]>;
 
 /// Where limits are kept. A clone is the same one.
 #[derive(Clone)]
@@ -69,7 +75,7 @@ pub struct Settled<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What each limit says, in the order in which they were asked.
-    pub said: Vec<Said>,
+    pub said: Few<Said>,
     /// The place of the enforced limit with the longest wait, the first of several; `None` if the request passes.
     pub binding: Option<usize>,
 }
@@ -170,7 +176,7 @@ impl Answer {
     }
 
     /// The answer in which `asked` have said `said`.
-    fn of(asked: &[Asked<'_>], said: Vec<Said>) -> Self {
+    fn of(asked: &[Asked<'_>], said: Few<Said>) -> Self {
         let mut binding: Option<(usize, Short)> = None;
         for (place, (asked, said)) in asked.iter().zip(&said).enumerate() {
             if let Said::Short { short, .. } = *said

@@ -10,7 +10,7 @@ use tidegate_core::session::SlotTag;
 use tokio::time::Instant;
 
 use super::denied::{Denied, Mark};
-use super::{Answer, Asked, Said, Settled, Then};
+use super::{Answer, Asked, Few, Said, Settled, Then};
 use crate::Call;
 use crate::error::StoreError;
 use crate::redis::{Elements, LIMIT, Lane, Redis, Run, limit_key};
@@ -129,7 +129,7 @@ impl RedisLimits {
             }),
             Standing::Enforced => self.0.denied.refuses(it, now),
         };
-        let mut said = Vec::new();
+        let mut said = Few::new();
         for (place, it) in asked.iter().enumerate() {
             if let Some(short) = known(it) {
                 said.resize(asked.len(), Said::Unasked);
@@ -156,7 +156,7 @@ impl RedisLimits {
                 .map(|group| self.decide_group(asked, group, then, call)),
         );
         let answers = answers.await;
-        let mut said = vec![Said::Unasked; asked.len()];
+        let mut said = Few::from_elem(Said::Unasked, asked.len());
         for (group, answer) in groups.iter().zip(&answers) {
             for (&place, &its) in group.iter().zip(answer.iter().flatten()) {
                 said[place] = its;
@@ -208,7 +208,7 @@ impl RedisLimits {
         group: &[usize],
         then: Then,
         call: Call,
-    ) -> Result<Vec<Said>, StoreError> {
+    ) -> Result<Few<Said>, StoreError> {
         let op = match then {
             Then::Spend => "take",
             Then::Leave => "ask",
@@ -298,11 +298,11 @@ fn with_spec(run: Run, spec: &Spec) -> Run {
 }
 
 /// What the script says of `count` limits.
-fn said_of(reply: Value, count: usize) -> Result<Vec<Said>, StoreError> {
+fn said_of(reply: Value, count: usize) -> Result<Few<Said>, StoreError> {
     let mut elements = Elements::of("limit", reply)?;
     let _passes = elements.integer()?;
     let at = Tick(elements.natural()?);
-    let mut said = Vec::with_capacity(count);
+    let mut said = Few::with_capacity(count);
     for _ in 0..count {
         let (wait, remaining) = (elements.integer()?, elements.natural()?);
         said.push(match u64::try_from(wait) {

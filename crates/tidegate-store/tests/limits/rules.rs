@@ -150,7 +150,8 @@ async fn what_it_really_cost_is_settled(on: &Backend) {
             said: vec![Said::Passes {
                 at: at(&passed),
                 remaining: 0,
-            }],
+            }]
+            .into(),
             binding: None,
         };
         on.settle(&settled(&limits, &passed, 11, 0)).await;

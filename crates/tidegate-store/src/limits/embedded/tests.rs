@@ -215,3 +215,75 @@ fn states_that_need_more_room_than_a_slot_are_dropped_with_it() {
     assert_eq!(kept, 49);
     assert_eq!(shard.others.free.len() + kept, shard.others.states.len());
 }
+
+#[test]
+fn a_refusal_spends_nothing_and_leaves_no_trace() {
+    let limits = [spec("2/min", None), spec("1/min", None)];
+    let plan = LimitTablePlan::for_keys(1_000);
+    let table = LimitTable::counting(plan, &limits);
+    let both = [asked(key(0), &limits[0], 1), asked(key(1), &limits[1], 1)];
+    assert!(table.take(&both[1..], START).passes());
+
+    let answer = table.take(&both, START);
+
+    assert_eq!(answer.binding, Some(1));
+    assert!(matches!(answer.said[1], Said::Short { remaining: 0, .. }));
+    assert_eq!((table.counts(0).kept, table.counts(1).kept), (0, 1));
+    assert!((0..2).all(|_| table.take(&both[..1], START).passes()));
+}
+
+#[test]
+fn keys_are_counted_for_each_limit_and_those_that_say_most_stay() {
+    let limits = [spec("5/day", None), spec("5/day", None)];
+    let plan = LimitTablePlan {
+        keys_max: 1_024,
+        shards: 8,
+    };
+    let table = LimitTable::counting(plan, &limits);
+    // Ten that are out of tokens, ...
+    for n in 0..10 {
+        assert!(passes(one(&table, key(n), &limits[0], 5, START)));
+    }
+
+    // ... and many more that have hardly begun.
+    for n in 10..20_000 {
+        assert!(passes(one(&table, key(n), &limits[1], 1, START)));
+    }
+
+    assert!(table.stats().keys <= 1_024);
+    let counts = (table.counts(0), table.counts(1));
+    assert_eq!((counts.0.kept, counts.0.forgotten), (10, 0));
+    assert_eq!(counts.1.kept + counts.1.forgotten, 19_990);
+    assert!((0..10).all(|n| !passes(one(&table, key(n), &limits[0], 1, START))));
+}
+
+#[test]
+fn counts_follow_keys_that_are_given_back_forgotten_changed_and_full_again() {
+    let limits = [spec("10/s", None), spec("20/s", None)];
+    let table = LimitTable::counting(LimitTablePlan::for_keys(1_000), &limits);
+    let kept = || (table.counts(0).kept, table.counts(1).kept);
+    for n in 0..4 {
+        one(&table, key(n), &limits[0], 2, START);
+    }
+    assert_eq!(kept(), (4, 0));
+
+    one(&table, key(0), &limits[1], 2, START);
+    assert_eq!(kept(), (3, 1));
+    table.forget(key(1));
+    assert_eq!(kept(), (2, 1));
+    let settled = Settled {
+        key: key(2),
+        tag: tag(),
+        spec: &limits[0],
+        at: START,
+        taken: 2,
+        used: 0,
+    };
+    table.settle(&[settled], START);
+    assert_eq!(kept(), (1, 1));
+
+    table.sweep(1_000, START.plus(SECOND));
+
+    assert_eq!(kept(), (0, 0));
+    assert_eq!(table.counts(0).forgotten, 0);
+}

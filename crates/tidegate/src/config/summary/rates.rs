@@ -2,13 +2,12 @@
 
 use std::fmt;
 
+use tidegate_core::rate::log::ENTRIES_MAX;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Algorithm, Rate, Spec};
 use tidegate_gateway::plan::Plan;
 use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage};
 
-/// What a key takes in memory, about.
-const BYTES_PER_KEY: u64 = 100;
 
 /// Nothing, where there are no limits.
 pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
@@ -16,10 +15,10 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     if rates.limits.is_empty() {
         return Ok(());
     }
-    let bytes = BYTES_PER_KEY * rates.keys_max as u64;
+    let bytes = rates.limits.iter().map(bytes_per_key).max().unwrap_or(0) * rates.keys_max as u64;
     writeln!(
         f,
-        "\nrate limits, kept on this node: {} keys at most, about {} of memory when so many are in use",
+        "\nrate limits, kept on this node: {} keys at most, {} of memory when so many are in use",
         rates.keys_max,
         bytesize::ByteSize(bytes)
     )?;
@@ -46,6 +45,16 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// What a key takes in memory at most, about.
+fn bytes_per_key(limit: &LimitPlan) -> u64 {
+    match limit.algorithm {
+        Algorithm::Bucket => 64,
+        Algorithm::Window => 130,
+        // With debt twice as many, but no more than there may be.
+        Algorithm::Log => 130 + 16 * (2 * limit.rate.tokens).min(ENTRIES_MAX),
+    }
 }
 
 /// A limit in one line.
