@@ -8,9 +8,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, ORIGIN};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT};
 use http::request::Parts;
-use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
@@ -19,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tidegate_http::local::{Bound, Listen, ListenError, SocketFile};
+use tidegate_http::page::{host_address, is_from_page};
 use tidegate_store::desk::Desk;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -293,17 +293,15 @@ fn check(parts: &Parts, body: &Incoming, plan: &SidecarPlan) -> Result<(), Probl
         Err(Problem::new(StatusCode::FORBIDDEN, "not_for_browsers", detail).about(field))
     };
     let headers = &parts.headers;
-    if headers.contains_key(ORIGIN) || headers.contains_key("sec-fetch-site") {
+    if is_from_page(headers) {
         return forbidden("Origin", "a page in a browser has no business here");
     }
-    if matches!(plan.listen, Listen::Loopback(_)) {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-        if !host.is_some_and(is_loopback) {
-            return forbidden(
-                "Host",
-                "the request is for another host; write 127.0.0.1, [::1] or localhost",
-            );
-        }
+    let is_here = |address: std::net::IpAddr| address.is_loopback();
+    if matches!(plan.listen, Listen::Loopback(_)) && !host_address(headers).is_some_and(is_here) {
+        return forbidden(
+            "Host",
+            "the request is for another host; write 127.0.0.1, [::1] or localhost",
+        );
     }
     let length = body.size_hint().lower();
     if length > plan.body_bytes_max as u64 {
@@ -324,17 +322,6 @@ fn check(parts: &Parts, body: &Incoming, plan: &SidecarPlan) -> Result<(), Probl
         .about("Content-Type"));
     }
     Ok(())
-}
-
-fn is_loopback(host: &str) -> bool {
-    let Ok(authority) = host.parse::<Authority>() else {
-        return false;
-    };
-    let name = authority.host().trim_matches(['[', ']']);
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 /// All of the body of a request that `begun` then to come. It must come in time and not be too

@@ -1,7 +1,7 @@
 //! The operator's listener, on a thread of its own so that it answers when the others are busy.
 
 use std::convert::Infallible;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tidegate_http::page::{host_address, is_from_page};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
@@ -25,6 +26,7 @@ use crate::connections::Connections;
 use crate::context::{Shared, Thread};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::own::state_json;
+use crate::rate::{inspect, tick};
 use crate::status::Status;
 use crate::threads::{Stage, runtime, stopped};
 
@@ -40,7 +42,7 @@ const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 /// Pause after the system could not give us a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-const INDEX: &str = "Tidegate\n\n/metrics\n/status.json\n/healthz\n/readyz\n";
+const INDEX: &str = "Tidegate\n\n/metrics\n/status.json\n/healthz\n/readyz\n/limits/NAME\n";
 
 /// What the admin listener shows.
 pub(crate) struct Admin {
@@ -84,8 +86,8 @@ impl Admin {
     async fn accept(self: Arc<Self>, listener: tokio::net::TcpListener) {
         let mut visitors = Visitors::default();
         loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match listener.accept().await {
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     warn!(%error, "the admin listener cannot accept");
                     sleep(ACCEPT_PAUSE).await;
@@ -99,10 +101,12 @@ impl Admin {
             let asked_at = Arc::new(AtomicU64::new(self.now()));
             let visitor_asked_at = Arc::clone(&asked_at);
             let admin = Arc::clone(&self);
+            let here = stream.local_addr().map(|address| address.ip()).ok();
+            let is_here = is_here(peer, here);
             let task = tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     asked_at.store(admin.now(), Ordering::Relaxed);
-                    let response = admin.answer(&request);
+                    let response = admin.answer(&request, is_here);
                     async move { Ok::<_, Infallible>(response) }
                 });
                 let connection = http1::Builder::new()
@@ -127,7 +131,11 @@ impl Admin {
         self.shared().clock.now().as_nanos()
     }
 
-    fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    /// The answer to somebody who is on this machine, or is not.
+    fn answer(&self, request: &Request<Incoming>, is_here: bool) -> Response<Full<Bytes>> {
+        if let Some(path) = request.uri().path().strip_prefix("/limits/") {
+            return self.limits(request, path, is_here);
+        }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let mut response = page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "");
             response
@@ -156,6 +164,28 @@ impl Admin {
             _ => page(StatusCode::NOT_FOUND, "text/plain", INDEX),
         }
     }
+
+    /// What is asked of rate limits. It is about people, and a key can be reset: for this machine alone.
+    fn limits(
+        &self,
+        request: &Request<Incoming>,
+        path: &str,
+        is_here: bool,
+    ) -> Response<Full<Bytes>> {
+        let (shared, headers) = (self.shared(), request.headers());
+        let (status, said) = if !is_here {
+            let detail = "limits are shown to this machine alone; ask from a shell on it";
+            inspect::problem(StatusCode::FORBIDDEN, "not_here", detail)
+        } else if is_from_page(headers) || host_address(headers).is_none() {
+            let detail = "a page in a browser has no business here; write an address or localhost as the host";
+            inspect::problem(StatusCode::FORBIDDEN, "not_for_browsers", detail)
+        } else {
+            let query = request.uri().query().unwrap_or_default();
+            let now = tick(shared.clock.now());
+            inspect::answer(&shared.rates, request.method(), path, query, now)
+        };
+        page(status, "application/json", said.to_string())
+    }
 }
 
 impl Visitors {
@@ -176,6 +206,11 @@ impl Visitors {
         }
         true
     }
+}
+
+/// Whether `peer` is on this machine, which it has reached at `here`.
+fn is_here(peer: IpAddr, here: Option<IpAddr>) -> bool {
+    peer.to_canonical().is_loopback() || Some(peer) == here
 }
 
 fn up(is_up: bool) -> StatusCode {

@@ -248,18 +248,18 @@ impl RateStatus {
             limits.map(move |(at, limit)| (limit, at, rates.keys(at)))
         });
         let limits = limits.map(|(limit, at, keys)| Self {
-                name: limit.plan.name.clone(),
-                shadow: limit.plan.standing == Standing::Shadow,
-                requests: RATE_COUNTS
-                    .iter()
-                    .map(|(label, of)| {
-                        let count = total(threads, |recorder| of(&recorder.rates[at]));
-                        ((*label).to_owned(), count)
-                    })
-                    .collect(),
-                keys: keys.kept,
-                evicted: keys.forgotten,
-            });
+            name: limit.plan.name.clone(),
+            shadow: limit.plan.standing == Standing::Shadow,
+            requests: RATE_COUNTS
+                .iter()
+                .map(|(label, of)| {
+                    let count = total(threads, |recorder| of(&recorder.rates[at]));
+                    ((*label).to_owned(), count)
+                })
+                .collect(),
+            keys: keys.kept,
+            evicted: keys.forgotten,
+        });
         limits.collect()
     }
 }

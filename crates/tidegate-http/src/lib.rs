@@ -6,6 +6,7 @@ pub mod framing;
 pub mod hops;
 pub mod local;
 pub mod names;
+pub mod page;
 pub mod path;
 pub mod quota;
 pub mod refusal;

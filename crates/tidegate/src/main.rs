@@ -1,8 +1,10 @@
 //! `tidegate`: overload protection for a web site or API, in front of the application.
 
+mod client;
 mod config;
 mod demo;
 mod explain;
+mod limit;
 mod log;
 mod online;
 mod run;
@@ -55,6 +57,9 @@ enum Command {
     /// Look at sessions, end them, and make keys for them.
     #[command(subcommand)]
     Session(session::Command),
+    /// Look at the rate limits of a running gateway, and reset one for somebody.
+    #[command(subcommand)]
+    Limit(limit::Command),
     Demo(demo::Args),
     Sim(Box<sim::Args>),
     #[command(hide = true)]
@@ -104,6 +109,7 @@ fn main() -> ExitCode {
         } => load(Some(&file), &Flags::default())
             .and_then(|setup| explain::explain(&setup, &request, &headers)),
         Command::Session(command) => session::run(command),
+        Command::Limit(command) => limit::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
         Command::Sim(args) => {

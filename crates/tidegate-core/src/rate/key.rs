@@ -7,6 +7,7 @@
 //! caller's: the core depends on nothing. It must be keyed, or clients could choose headers
 //! that collide.
 
+use std::fmt;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -85,6 +86,17 @@ impl Prefix {
                     bits: lengths.v6,
                 }
             }
+        }
+    }
+}
+
+/// A whole address as it is, a network with its length.
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = if self.network.is_ipv4() { 32 } else { 128 };
+        match self.bits {
+            bits if bits == whole => write!(f, "{}", self.network),
+            bits => write!(f, "{}/{bits}", self.network),
         }
     }
 }
@@ -215,6 +227,19 @@ mod tests {
         );
         assert_eq!(PrefixLengths::new(33, 64), None);
         assert_eq!(PrefixLengths::new(32, 129), None);
+    }
+
+    #[test]
+    fn a_prefix_is_shown_as_people_write_it() {
+        let shown = |text: &str, v4, v6| match address(text, v4, v6) {
+            Part::Address(prefix) => prefix.to_string(),
+            part => panic!("{part:?}"),
+        };
+
+        assert_eq!(shown("203.0.113.7", 32, 64), "203.0.113.7");
+        assert_eq!(shown("203.0.113.7", 24, 64), "203.0.113.0/24");
+        assert_eq!(shown("2001:db8:0:1::9", 32, 64), "2001:db8:0:1::/64");
+        assert_eq!(shown("2001:db8::9", 32, 128), "2001:db8::9");
     }
 
     #[test]

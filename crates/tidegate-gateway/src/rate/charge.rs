@@ -7,7 +7,7 @@ use tidegate_http::quota::{self, Left, Policy};
 use tidegate_http::refusal::Refusal;
 use tidegate_store::limits::{self, Few, Said, Settled};
 
-use super::{Asked, Stage, Wanted, tick};
+use super::{Asked, Stage, Wanted, in_words, tick};
 use crate::body::Body;
 use crate::context::Thread;
 
@@ -58,7 +58,7 @@ impl<'t> Charge<'t> {
         let wanted = shared.rates.wanted(met, asked, trusted, ignored);
         let now = tick(shared.clock.now());
         let answer = shared.rates.table.take(&wanted.asked, now);
-        let refused = count(thread, &wanted, &answer);
+        let refused = count(thread, asked, &wanted, &answer, now);
         let Some(binding) = answer.binding else {
             let from = wanted.those(|place| matches!(answer.said[place], Said::Passes { .. }));
             self.taken[stage as usize] = Some(Taken { from, at: now });
@@ -82,18 +82,35 @@ impl<'t> Charge<'t> {
     }
 }
 
-/// Counts what became of the request in each limit, and says which enforced ones refuse it.
-fn count(thread: &Thread, wanted: &Wanted<'_>, answer: &limits::Answer) -> Few<u16> {
-    let recorder = &thread.recorder;
+/// Counts what became of the `request` in each limit, and says which enforced ones refuse it.
+fn count(
+    thread: &Thread,
+    request: &Asked<'_>,
+    wanted: &Wanted<'_>,
+    answer: &limits::Answer,
+    now: Tick,
+) -> Few<u16> {
+    let (recorder, shared) = (&thread.recorder, &thread.shared);
     let mut refused = Few::new();
-    for ((&limit, asked), said) in wanted.limits.iter().zip(&wanted.asked).zip(&answer.said) {
-        match (said, asked.standing) {
-            (Said::Passes { .. }, _) if answer.passes() => recorder.rate_passed(limit),
-            (Said::Passes { .. } | Said::Unasked, _) => {}
-            (Said::Short { .. }, Standing::Shadow) => recorder.rate_shadow_refused(limit),
-            (Said::Short { .. }, Standing::Enforced) => {
-                recorder.rate_refused(limit);
-                refused.push(limit);
+    for ((&at, asked), said) in wanted.limits.iter().zip(&wanted.asked).zip(&answer.said) {
+        let limit = &shared.rates.limits()[usize::from(at)];
+        let words = || in_words(limit, request, &shared.plan.trusted);
+        let key = (asked.key, asked.standing);
+        match said {
+            Said::Passes { .. } if answer.passes() => {
+                recorder.rate_passed(at);
+                limit.spent.count(key, asked.cost, now, words);
+            }
+            Said::Passes { .. } | Said::Unasked => {}
+            Said::Short { .. } => {
+                limit.refused.count(key, 1, now, words);
+                match asked.standing {
+                    Standing::Shadow => recorder.rate_shadow_refused(at),
+                    Standing::Enforced => {
+                        recorder.rate_refused(at);
+                        refused.push(at);
+                    }
+                }
             }
         }
     }

@@ -3,10 +3,14 @@
 //! The arithmetic is the core's (`tidegate_core::rate`), and who remembers is the store's table
 //! (`tidegate_store::limits`); here is where keys come from, and who gives back what a refused request has
 //! spent (`charge`). What a limit counts by is hashed with a secret of the process: nothing that a client
-//! sends can be made to collide with somebody else's, and no client's address is kept.
+//! sends can be made to collide with somebody else's. Of a few that each limit is met with most (`sample`) the
+//! key is kept in words, too (`words`), for the operator who asks (`inspect`).
 
 mod charge;
+pub(crate) mod inspect;
 mod plan;
+mod sample;
+mod words;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,6 +30,8 @@ pub(crate) use self::charge::{Charge, Refused};
 pub use self::plan::{
     Absent, Cost, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
 };
+use self::sample::Sample;
+use self::words::Words;
 use crate::classify::Malformed;
 use crate::cohort;
 use crate::context::Conn;
@@ -53,6 +59,10 @@ pub(crate) struct Limit {
     keys: RateKeys,
     /// The keys that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
     shadow_keys: RateKeys,
+    /// Who is refused, by requests.
+    refused: Sample,
+    /// Who spends, by tokens.
+    spent: Sample,
 }
 
 /// The limits that requests for one route meet.
@@ -155,10 +165,7 @@ impl Rates {
         ignored: impl Fn(Malformed),
     ) -> Wanted<'r> {
         let mut wanted = Wanted::default();
-        let client = match asked.conn.trusted {
-            true => cohort::client(asked.headers, asked.conn.peer.ip(), trusted),
-            false => asked.conn.peer.ip(),
-        };
+        let client = asked.client(trusted);
         for &(at, standing) in met {
             let limit = &self.limits[usize::from(at)];
             let mut spec = &limit.spec;
@@ -179,6 +186,12 @@ impl Rates {
         }
         wanted
     }
+}
+
+/// The key that a request has in a limit, in words.
+fn in_words(limit: &Limit, asked: &Asked<'_>, trusted: &[IpNet]) -> Words {
+    let (parts, _) = limit.parts(asked, asked.client(trusted));
+    words::written(&limit.plan, &parts)
 }
 
 fn table(limits: &[Limit], keys_max: usize) -> LimitTable {
@@ -208,6 +221,8 @@ impl Limit {
             // No limit is called so.
             shadow_keys: secret.limit(&format!("{}:s", plan.name)),
             plan: plan.clone(),
+            refused: Sample::default(),
+            spent: Sample::default(),
         }
     }
 
@@ -257,6 +272,14 @@ impl Limit {
 }
 
 impl<'r> Asked<'r> {
+    /// The client's address, as far as it is believed.
+    fn client(&self, trusted: &[IpNet]) -> IpAddr {
+        match self.conn.trusted {
+            true => cohort::client(self.headers, self.conn.peer.ip(), trusted),
+            false => self.conn.peer.ip(),
+        }
+    }
+
     /// What a trusted peer says in `name`. Of several lines the last: the peer itself has added it.
     fn trusted_header(&self, name: &HeaderName) -> Option<&'r [u8]> {
         if !self.conn.trusted {

@@ -134,4 +134,20 @@ impl KeyPart {
     pub const fn may_be_absent(&self) -> bool {
         matches!(self, Self::Session | Self::Header(_))
     }
+
+    /// Whether it has to be said whose key is meant.
+    pub(crate) const fn is_said(&self) -> bool {
+        !matches!(self, Self::Constant(_))
+    }
+
+    /// What an operator is told that it is.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Client { .. } => "client".to_owned(),
+            Self::Session => "session".to_owned(),
+            Self::Header(name) => format!("header {name}"),
+            Self::Route => "route".to_owned(),
+            Self::Constant(text) => format!("\"{text}\""),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use tidegate_core::rate::Algorithm;
 use super::*;
 use crate::framing::FramingLog;
 
-fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
+pub(super) fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
     let rate = "10/min".parse().unwrap();
     LimitPlan {
         name: "limit".to_owned(),

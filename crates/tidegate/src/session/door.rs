@@ -8,7 +8,8 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use tidegate_fleet::{Listen, Sidecar, SidecarPlan};
 
-use super::{Place, client};
+use super::Place;
+use crate::client;
 use crate::config::{Flags, Setup};
 use crate::run;
 
@@ -56,7 +57,7 @@ impl Door {
             bail!("{} has no section [sessions]", file.display());
         }
         if let Some(sidecar) = &setup.sidecar
-            && client::ask(&sidecar.listen, "GET", "/v1/openapi.json", None).is_ok()
+            && client::ask("sidecar", &sidecar.listen, "GET", "/v1/openapi.json", None).is_ok()
         {
             return Ok(Self {
                 to: sidecar.listen.clone(),
@@ -101,7 +102,7 @@ impl Door {
         let begun = Instant::now();
         let body = body.map(ToString::to_string);
         loop {
-            let answer = client::ask(&self.to, method, path, body.as_deref())?;
+            let answer = client::ask("sidecar", &self.to, method, path, body.as_deref())?;
             let said: Value = serde_json::from_slice(&answer.body)
                 .context("what answers is no sidecar: it does not say JSON")?;
             if answer.status < 300 {

@@ -1,6 +1,5 @@
 //! `tidegate session`: looks at sessions, ends them, and makes keys for them.
 
-mod client;
 mod door;
 mod show;
 
@@ -193,7 +192,7 @@ fn print(
 
 impl Consent {
     /// Asks whether `question` is meant, unless that was said already.
-    fn ask(&self, question: &str) -> anyhow::Result<()> {
+    pub(crate) fn ask(&self, question: &str) -> anyhow::Result<()> {
         if self.yes {
             return Ok(());
         }

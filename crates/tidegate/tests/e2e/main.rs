@@ -12,6 +12,7 @@ mod deploy;
 mod explain;
 mod journal;
 mod languages;
+mod limit_command;
 mod limits;
 mod metrics;
 mod process;

@@ -8,7 +8,6 @@ use tidegate_core::rate::{Algorithm, Rate, Spec};
 use tidegate_gateway::plan::Plan;
 use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage};
 
-
 /// Nothing, where there are no limits.
 pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     let rates = &plan.rates;

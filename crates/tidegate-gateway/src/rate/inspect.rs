@@ -1,0 +1,268 @@
+//! What an operator on this machine asks of rate limits: `/limits/NAME` of the admin listener.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tidegate_core::rate::set::Standing;
+use tidegate_core::rate::{Short, Tick};
+use tidegate_store::limits::{Asked, Said};
+
+use super::sample::Sample;
+use super::words::{self, BadKey};
+use super::{Cost, Limit, Rates, here};
+
+/// An answer: its status, and what it says as JSON.
+pub(crate) type Reply = (StatusCode, Value);
+
+/// Longest query that is read, in bytes.
+const QUERY_BYTES_MAX: usize = 8_192;
+
+/// What is asked of a limit.
+enum Question {
+    Show,
+    Top,
+    Reset,
+}
+
+/// Answers what is asked at `path`, which is behind `/limits/`.
+pub(crate) fn answer(rates: &Rates, method: &Method, path: &str, query: &str, now: Tick) -> Reply {
+    let (name, top) = match path.split_once('/') {
+        None => (path, false),
+        Some((name, "top")) => (name, true),
+        Some(_) => {
+            return problem(
+                StatusCode::NOT_FOUND,
+                "no_such_path",
+                "there is no such path",
+            );
+        }
+    };
+    let question = match (method, top) {
+        (&Method::GET | &Method::HEAD, false) => Question::Show,
+        (&Method::GET | &Method::HEAD, true) => Question::Top,
+        (&Method::DELETE, false) => Question::Reset,
+        _ => {
+            let detail = "a limit is shown by GET, and one of its keys is reset by DELETE";
+            return problem(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", detail);
+        }
+    };
+    let mut limits = rates.limits.iter().enumerate();
+    let Some((at, limit)) = limits.find(|(_, limit)| limit.plan.name == name) else {
+        let detail = format!("there is no limit {name}; /status.json lists them");
+        return problem(StatusCode::NOT_FOUND, "no_such_limit", &detail);
+    };
+    let Some(key) = key(query) else {
+        let detail =
+            "a key is written as key=PART&key=PART, with absent for a part that a request lacks";
+        return problem(StatusCode::BAD_REQUEST, "invalid", detail);
+    };
+    let said = match question {
+        Question::Show => rates.show(at, limit, &key, now),
+        Question::Top => Ok(rates.top(limit, now)),
+        Question::Reset => rates.reset(at, limit, &key, now),
+    };
+    match said {
+        Ok(said) => (StatusCode::OK, said),
+        Err(bad) => problem(StatusCode::BAD_REQUEST, "invalid_key", &bad.to_string()),
+    }
+}
+
+/// An answer that says why there is none.
+pub(crate) fn problem(status: StatusCode, reason: &str, detail: &str) -> Reply {
+    let said = json!({
+        "type": "about:blank",
+        "title": status.canonical_reason(),
+        "status": status.as_u16(),
+        "reason": reason,
+        "detail": detail,
+    });
+    (status, said)
+}
+
+impl Rates {
+    fn show(
+        &self,
+        at: usize,
+        limit: &Limit,
+        key: &[Option<String>],
+        now: Tick,
+    ) -> Result<Value, BadKey> {
+        let (plan, counts) = (&limit.plan, self.keys(at));
+        let counted_by = words::names(plan);
+        let mut said = json!({
+            "limit": plan.name,
+            "algorithm": plan.algorithm.name(),
+            "rate": plan.rate.to_string(),
+            "most": limit.spec.most(),
+            "cost": limit.usual_cost(),
+            "shadow": plan.standing == Standing::Shadow,
+            "apps": plan.apps,
+            "routes": plan.routes,
+            "counted_by": counted_by,
+            "keys": counts.kept,
+            "evicted": counts.forgotten,
+        });
+        if !key.is_empty() || counted_by.is_empty() {
+            let parts = words::read(plan, key)?;
+            let states = self.standings(at).map(|standing| {
+                let key = limit.keys_in(standing).key(&parts);
+                self.state(limit, key, standing, now)
+            });
+            said["key"] = json!(key);
+            said["states"] = states.collect();
+        }
+        Ok(said)
+    }
+
+    fn top(&self, limit: &Limit, now: Tick) -> Value {
+        let candidates = |sample: &Sample| -> Value {
+            let all = sample.candidates(now).into_iter().map(|it| {
+                let mut said = self.state(limit, it.key, it.standing, now);
+                said["key"] = json!(it.words);
+                said["count"] = it.count.into();
+                said["over"] = it.over.into();
+                said["ago_ms"] = (now.since(it.last) / 1_000).into();
+                said
+            });
+            all.collect()
+        };
+        json!({
+            "limit": limit.plan.name,
+            "counted_by": words::names(&limit.plan),
+            "refused": candidates(&limit.refused),
+            "spent": candidates(&limit.spent),
+        })
+    }
+
+    fn reset(
+        &self,
+        at: usize,
+        limit: &Limit,
+        key: &[Option<String>],
+        now: Tick,
+    ) -> Result<Value, BadKey> {
+        let parts = words::read(&limit.plan, key)?;
+        let states = self.standings(at).map(|standing| {
+            let key = limit.keys_in(standing).key(&parts);
+            let before = self.state(limit, key, standing, now);
+            self.table.forget(key);
+            limit.refused.forget(key);
+            limit.spent.forget(key);
+            before
+        });
+        let before: Value = states.collect();
+        tracing::info!(
+            limit = limit.plan.name.as_str(),
+            "a key of a rate limit was reset"
+        );
+        Ok(json!({ "limit": limit.plan.name, "key": key, "before": before }))
+    }
+
+    /// What is used of a key.
+    fn state(&self, limit: &Limit, key: u128, standing: Standing, now: Tick) -> Value {
+        let asked = Asked {
+            key,
+            tag: here(),
+            spec: &limit.spec,
+            cost: limit.usual_cost(),
+            standing,
+        };
+        let answer = self.table.ask(&[asked], now);
+        let (remaining, wait_ms) = match answer.said[0] {
+            Said::Passes { remaining, .. } => (remaining, Some(0)),
+            Said::Short { short, remaining } => match short {
+                Short::Wait { wait_us } => (remaining, Some(wait_us.div_ceil(1_000))),
+                Short::Never => (remaining, None),
+            },
+            Said::Unasked => unreachable!("nobody else was asked"),
+        };
+        json!({
+            "shadow": standing == Standing::Shadow,
+            "used": limit.spec.most().saturating_sub(remaining),
+            "remaining": remaining,
+            "wait_ms": wait_ms,
+        })
+    }
+
+    /// As what requests meet the limit: in applications that enforce it, in those that do not, or in both.
+    fn standings(&self, at: usize) -> impl Iterator<Item = Standing> {
+        let met = self.met.iter().flatten();
+        let met = met.flat_map(|met| met.edge.iter().chain(&met.known));
+        let mut met_as = [false; 2];
+        for (_, standing) in met.filter(|(limit, _)| usize::from(*limit) == at) {
+            met_as[usize::from(*standing == Standing::Shadow)] = true;
+        }
+        let both = [Standing::Enforced, Standing::Shadow]
+            .into_iter()
+            .zip(met_as);
+        both.filter(|(_, is_met)| *is_met)
+            .map(|(standing, _)| standing)
+    }
+}
+
+impl Limit {
+    /// What a request costs that says nothing else.
+    const fn usual_cost(&self) -> u64 {
+        match self.plan.cost {
+            Cost::Fixed(cost) => cost,
+            Cost::Header { otherwise, .. } => otherwise,
+        }
+    }
+}
+
+/// The parts of a key in a query: `key=a%20b&absent`.
+fn key(query: &str) -> Option<Vec<Option<String>>> {
+    if query.len() > QUERY_BYTES_MAX {
+        return None;
+    }
+    let members = query.split('&').filter(|member| !member.is_empty());
+    let parts = members.map(|member| match member.split_once('=') {
+        Some(("key", part)) => decoded(part).map(Some),
+        None if member == "absent" => Some(None),
+        _ => None,
+    });
+    parts.collect()
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        if *byte == b'%' {
+            let (digits, after) = rest.split_at_checked(2)?;
+            let digits = str::from_utf8(digits).ok()?;
+            // The standard library's reader takes a sign, too.
+            if digits.starts_with('+') {
+                return None;
+            }
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(*byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_a_query_is_its_parts_in_order() {
+        let parts = |query| {
+            key(query).map(|parts| -> Vec<_> {
+                let shown = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+                parts.into_iter().map(shown).collect()
+            })
+        };
+
+        assert_eq!(parts(""), Some(vec![]));
+        let both = vec!["2001:db8::/64".to_owned(), "-".to_owned()];
+        assert_eq!(parts("key=2001:db8::%2F64&absent"), Some(both));
+        assert_eq!(parts("key="), Some(vec![String::new()]));
+        for wrong in ["key", "other=1", "key=%4", "key=%ff", "key=%+1"] {
+            assert_eq!(parts(wrong), None, "{wrong}");
+        }
+    }
+}
