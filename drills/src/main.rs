@@ -19,6 +19,9 @@ mod gateway_worked_example;
 mod harness;
 mod limiter_default;
 mod limiter_sockets;
+mod limits_fleet;
+mod limits_hot_key;
+mod limits_store_lost;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -66,6 +69,9 @@ const DRILLS: &[Drill] = &[
     gateway_proxy_cost::DRILL,
     limiter_sockets::DRILL,
     limiter_default::DRILL,
+    limits_fleet::DRILL,
+    limits_store_lost::DRILL,
+    limits_hot_key::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
@@ -129,7 +135,10 @@ fn main() -> ExitCode {
 
 fn run(drill: &Drill, args: &Args) -> anyhow::Result<ExitCode> {
     measure::raise_file_limit(FILES_WANTED)?;
-    if drill.name.starts_with("sessions-") {
+    if ["sessions-", "limits-"]
+        .iter()
+        .any(|it| drill.name.starts_with(it))
+    {
         // Servers started from here go before what else runs on the machine as well: a store that
         // does not get a core for 8 ms is one that is away.
         measure::prefer_thread();

@@ -20,7 +20,7 @@ use crate::gate::Gate;
 use crate::health::Health;
 use crate::metrics::{Place, Recorder};
 use crate::plan::{AppPlan, Plan};
-use crate::rate::Rates;
+use crate::rate::{Rates, Sharing};
 use crate::upstream::Upstream;
 
 /// What all threads of a gateway share.
@@ -96,9 +96,9 @@ pub struct Clock {
 }
 
 impl Shared {
-    /// The state of a gateway that runs `plan` with sessions at `desk`; `seed` is for draws that
-    /// need no secrecy.
-    pub fn new(plan: Plan, desk: Option<Desk>, seed: u64) -> Self {
+    /// The state of a gateway that runs `plan` with sessions at `desk` and limits of the fleet by `sharing`; `seed` is
+    /// for draws that need no secrecy.
+    pub fn new(plan: Plan, desk: Option<Desk>, sharing: Option<Sharing>, seed: u64) -> Self {
         let clock = Clock::start();
         let in_ticket = desk.as_ref().map_or_else(Vec::new, |desk| {
             desk.plan().attributes.names(|attribute| attribute.ticket)
@@ -132,7 +132,7 @@ impl Shared {
             .collect();
         Self {
             health: Health::new(plan.threads.get(), clock.now()),
-            rates: Rates::new(&plan),
+            rates: Rates::new(&plan, sharing, clock),
             plan,
             apps,
             dependencies,

@@ -21,6 +21,7 @@ use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
 use crate::metrics::{Exposition, Others};
 use crate::plan::Plan;
+use crate::rate::Sharing;
 use crate::serve::Server;
 use crate::status::Status;
 use crate::threads::{self, MAILBOX_MAX, Stage};
@@ -81,12 +82,17 @@ pub enum StartError {
 impl Gateway {
     /// Starts a gateway that runs `plan`, without sessions. Once this returns, clients can connect.
     pub fn start(plan: Plan) -> Result<Self, StartError> {
-        Self::start_with(plan, None)
+        Self::start_with(plan, None, None)
     }
 
     /// Starts a gateway that runs `plan`. Sessions are kept at `desk`; without one, what the plan
-    /// says of them has no effect. Once this returns, clients can connect.
-    pub fn start_with(plan: Plan, desk: Option<Desk>) -> Result<Self, StartError> {
+    /// says of them has no effect. Limits of the fleet hold by `sharing`, and without it not at all. Once this
+    /// returns, clients can connect.
+    pub fn start_with(
+        plan: Plan,
+        desk: Option<Desk>,
+        sharing: Option<Sharing>,
+    ) -> Result<Self, StartError> {
         let address = plan.listener.address;
         let (socket, address) =
             listen(address).map_err(|source| StartError::Listen { address, source })?;
@@ -99,7 +105,7 @@ impl Gateway {
         let admin_address = admin_socket.as_ref().map(|(_, address)| *address);
 
         let seed = seed();
-        let shared = Arc::new(Shared::new(plan, desk, seed));
+        let shared = Arc::new(Shared::new(plan, desk, sharing, seed));
         let egresses = egresses(&shared)?;
         let runtimes: Vec<Runtime> = (0..shared.plan.threads.get())
             .map(|_| threads::runtime())
@@ -176,9 +182,10 @@ impl Gateway {
         self.close_files();
     }
 
-    /// Writes what outlives the process: the ends of the decision logs, and what limits have
-    /// learnt. Both after everything that they should say.
+    /// Gives back what others can use, and writes what outlives the process: the ends of the decision logs, and what
+    /// limits have learnt. All after everything that they should say.
     fn close_files(&self) {
+        self.shared.rates.close();
         if let Some(keeper) = &self.keeper {
             keeper.close();
         }

@@ -146,7 +146,8 @@ impl Visit<'_> {
             self.arrived();
             return Err(Left::Breaker(wait));
         }
-        if let Err(refused) = charge.take(Stage::Edge, &self.asked(headers, None)) {
+        let asked = self.asked(headers, None);
+        if let Err(refused) = charge.take(Stage::Edge, &asked).await {
             self.arrived();
             return Err(Left::Rate(refused));
         }
@@ -164,7 +165,7 @@ impl Visit<'_> {
             let guest = self.ask(claim, usual, &mut facts).await;
             self.arrived();
             // Limits only count here, as everything does.
-            self.charge_known(&guest, headers, charge)?;
+            self.charge_known(&guest, headers, charge).await?;
             return Ok((self.enter_shadow(facts), guest));
         }
 
@@ -179,7 +180,7 @@ impl Visit<'_> {
             let guest = self.ask(claim, usual, &mut facts).await;
             self.arrived();
             self.require_store(&guest)?;
-            self.charge_known(&guest, headers, charge)?;
+            self.charge_known(&guest, headers, charge).await?;
             let slot = self.enter(facts, expects_continue, upload).await?;
             return Ok((self.watched(slot)?, guest));
         }
@@ -188,8 +189,10 @@ impl Visit<'_> {
         self.arrived();
         let mut slot = self.enter(facts, expects_continue, upload).await?;
         let guest = self.ask(claim, usual, &mut facts).await;
-        let allowed = self.require_store(&guest);
-        let allowed = allowed.and_then(|()| self.charge_known(&guest, headers, charge));
+        let allowed = match self.require_store(&guest) {
+            Ok(()) => self.charge_known(&guest, headers, charge).await,
+            Err(left) => Err(left),
+        };
         if let Err(left) = allowed {
             slot.give_back();
             return Err(left);
@@ -228,14 +231,14 @@ impl Visit<'_> {
     }
 
     /// Spends from the limits that count by users.
-    fn charge_known(
+    async fn charge_known(
         &self,
         guest: &Guest,
         headers: &HeaderMap,
         charge: &mut Charge<'_>,
     ) -> Result<(), Left> {
         let asked = self.asked(headers, guest.uid());
-        charge.take(Stage::Known, &asked).map_err(Left::Rate)
+        charge.take(Stage::Known, &asked).await.map_err(Left::Rate)
     }
 
     /// What rate limits may look at.

@@ -74,6 +74,8 @@ pub enum Refusal {
     RateNever,
     /// What it is for does not answer, and is not asked for a while.
     Breaker,
+    /// The store of a rate limit is away, and the limit lets nothing pass then.
+    LimitStoreAway,
 }
 
 /// Whether the connection goes on after a refusal.
@@ -87,7 +89,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -119,6 +121,7 @@ impl Refusal {
         Self::RateLimited,
         Self::RateNever,
         Self::Breaker,
+        Self::LimitStoreAway,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -210,6 +213,7 @@ impl Refusal {
             // Clients try again after 429. This one must not: as it is, it never passes.
             Self::RateNever => Row::plain("rate_never", StatusCode::FORBIDDEN),
             Self::Breaker => Row::capacity("breaker"),
+            Self::LimitStoreAway => Row::capacity("limit_store_away"),
         }
     }
 }

@@ -11,9 +11,11 @@ use tidegate_fleet::{Mint, Minted, Sidecar, Tally};
 use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::Counted;
 use tidegate_gateway::plan::{AppPlan, Plan};
+use tidegate_gateway::rate::{LimitPlan, Sharing};
 use tidegate_gateway::session::fresh;
+use tidegate_store::Background;
 use tidegate_store::desk::{Backend, Desk};
-use tidegate_store::redis::Use;
+use tidegate_store::redis::{Redis, Use};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Setup, capped};
@@ -49,7 +51,8 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let desk = start_desk(&mut setup)?;
     // Before the gateway, so that an application that is ready finds it.
     let sidecar = start_sidecar(&setup, desk.as_ref())?;
-    let gateway = Gateway::start_with(setup.gateway, desk.clone())?;
+    let sharing = start_sharing(&setup)?;
+    let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
     if let Some(sidecar) = &sidecar {
         let tally = sidecar.teller();
         gateway.count_for(Box::new(move || sidecar_counts(&tally())));
@@ -110,6 +113,21 @@ pub(crate) fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
         plan.backend = Backend::Redis(secrets::with_passwords(servers)?);
     }
     Ok(Some(Desk::start(plan).context("sessions cannot be kept")?))
+}
+
+/// Begins to connect to where limits of the fleet are, if there are any.
+fn start_sharing(setup: &Setup) -> anyhow::Result<Option<Sharing>> {
+    let is_needed = |limit: &LimitPlan| limit.fleet.is_some();
+    let is_needed = setup.gateway.rates.limits.iter().any(is_needed);
+    let Some(servers) = setup.store.servers(Use::Limits).filter(|_| is_needed) else {
+        return Ok(None);
+    };
+    let plan = secrets::with_passwords(servers)?;
+    let background = Background::start().context("limits cannot be shared")?;
+    Ok(Some(Sharing {
+        redis: Redis::start(&plan, Use::Limits, &background),
+        background,
+    }))
 }
 
 /// Starts what applications on this machine ask, if they may.

@@ -38,9 +38,14 @@ impl SlotTag {
     const ALPHABET: &'static [u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
     /// The tag with number `bits`, of which the lower 20 count.
-    pub fn from_bits(bits: u32) -> Self {
-        let digit = |shift: u32| Self::ALPHABET[((bits >> shift) & 31) as usize];
-        Self([digit(15), digit(10), digit(5), digit(0)])
+    pub const fn from_bits(bits: u32) -> Self {
+        let digits = Self::ALPHABET;
+        Self([
+            digits[((bits >> 15) & 31) as usize],
+            digits[((bits >> 10) & 31) as usize],
+            digits[((bits >> 5) & 31) as usize],
+            digits[(bits & 31) as usize],
+        ])
     }
 
     /// Its number.

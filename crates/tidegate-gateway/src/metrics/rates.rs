@@ -6,6 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::exposition::{Source, counter, gauge};
 use super::{Cell, RateCells};
+use crate::rate::{FleetTally, LimitTally};
 
 /// Where a count of a limit is.
 type CellOf = fn(&RateCells) -> &Cell;
@@ -51,6 +52,76 @@ impl Source {
         for &(at, name) in &limits {
             rows.count(&[("limit", name)], rates.keys(at).forgotten)?;
         }
-        Ok(())
+        match rates.fleet_tally() {
+            Some(tally) => fleet(encoder, &tally, &limits),
+            None => Ok(()),
+        }
     }
+}
+
+/// Those of the limits that hold over all gateways.
+fn fleet(
+    encoder: &mut DescriptorEncoder<'_>,
+    tally: &FleetTally,
+    limits: &[(usize, &str)],
+) -> fmt::Result {
+    let help =
+        "Calls to the store for limits of the fleet, by what they were for; a batch is one call";
+    let mut rows = counter(encoder, "tidegate_rate_store_calls", help)?;
+    for &(mode, outcome, count) in &tally.calls {
+        rows.count(&[("mode", mode), ("outcome", outcome)], count)?;
+    }
+    let help = "This gateway's part of divided limits is one in so many; 0 while it has none";
+    let mut rows = gauge(encoder, "tidegate_rate_fleet_part", help)?;
+    rows.gauge(&[], u64::from(tally.part))?;
+    let help = "Requests whose unused tokens of limits of the fleet did not go back";
+    let mut rows = counter(encoder, "tidegate_rate_give_backs_lost", help)?;
+    rows.count(&[], tally.give_backs_lost)?;
+    let help =
+        "Keys of divided limits that were forgotten before they were full again, for want of room";
+    let mut rows = counter(encoder, "tidegate_rate_fleet_evicted", help)?;
+    rows.count(&[], tally.evicted)?;
+    let of_fleet: Vec<_> = limits
+        .iter()
+        .filter(|(at, _)| tally.limits[*at].is_of_fleet)
+        .map(|&(at, name)| (name, &tally.limits[at]))
+        .collect();
+    let help =
+        "Requests that were decided on while the store did not answer, by what became of them";
+    let mut rows = counter(encoder, "tidegate_rate_store_lost", help)?;
+    for (name, limit) in &of_fleet {
+        for &(outcome, count) in &limit.without {
+            rows.count(&[("limit", name), ("outcome", outcome)], count)?;
+        }
+    }
+    type Of = fn(&LimitTally) -> u64;
+    let gauges: [(&str, &str, Of); 4] = [
+        (
+            "tidegate_rate_fleet_keys",
+            "Keys of a limit of the fleet that this gateway has something of",
+            |it| it.seats,
+        ),
+        (
+            "tidegate_rate_fleet_hot_keys",
+            "Of these, those that are leased because they are asked for so often",
+            |it| it.hot,
+        ),
+        (
+            "tidegate_rate_leased_tokens",
+            "Tokens of a limit that this gateway has ahead",
+            |it| it.ahead,
+        ),
+        (
+            "tidegate_rate_unreported_tokens",
+            "Tokens of a limit that this gateway has spent and the store does not know of",
+            |it| it.unreported,
+        ),
+    ];
+    for (name, help, of) in gauges {
+        let mut rows = gauge(encoder, name, help)?;
+        for (limit, tally) in &of_fleet {
+            rows.gauge(&[("limit", limit)], of(tally))?;
+        }
+    }
+    Ok(())
 }

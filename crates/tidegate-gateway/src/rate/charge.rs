@@ -7,9 +7,11 @@ use tidegate_http::quota::{self, Left, Policy};
 use tidegate_http::refusal::Refusal;
 use tidegate_store::limits::{self, Few, Said, Settled};
 
+use super::fleet::{self, Held};
 use super::{Asked, Stage, Wanted, in_words, tick};
 use crate::body::Body;
 use crate::context::Thread;
+use crate::request;
 
 /// What a request has spent. Dropped, for whatever reason, it gives everything back, unless the request has
 /// been sent to its application.
@@ -17,6 +19,8 @@ pub(crate) struct Charge<'t> {
     thread: &'t Thread,
     /// Before admission, and with the session.
     taken: [Option<Taken<'t>>; 2],
+    /// From limits of the fleet.
+    held: Vec<Held>,
     sent: bool,
 }
 
@@ -33,7 +37,12 @@ pub(crate) struct Refused {
     /// The one with the longest wait.
     binding: u16,
     left: Left,
+    /// Nobody knows whether it would pass: the store is away.
+    lacks_store: bool,
 }
+
+/// To come back after, when the store of limits is away.
+const STORE_AWAY_RETRY_S: u64 = 1;
 
 impl<'t> Charge<'t> {
     /// Nothing yet, for a request on `thread`.
@@ -41,15 +50,57 @@ impl<'t> Charge<'t> {
         Self {
             thread,
             taken: [const { None }; 2],
+            held: Vec::new(),
             sent: false,
         }
     }
 
-    /// Spends from all limits that the request meets at `stage`, or from none.
-    pub(crate) fn take(&mut self, stage: Stage, asked: &Asked<'_>) -> Result<(), Refused> {
+    /// Spends from all limits that the request meets at `stage`, or from none: first from those of this node, which
+    /// cost least, then from those of the fleet. May be dropped at any await.
+    pub(crate) async fn take(&mut self, stage: Stage, asked: &Asked<'_>) -> Result<(), Refused> {
+        self.take_of_node(stage, asked)?;
+        self.take_of_fleet(stage, asked).await
+    }
+
+    async fn take_of_fleet(&mut self, stage: Stage, asked: &Asked<'_>) -> Result<(), Refused> {
+        let shared = &self.thread.shared;
+        let met = &shared.rates.meets(asked.app, asked.route, stage).fleet;
+        let Some(fleet) = shared.rates.fleet.as_ref().filter(|_| !met.is_empty()) else {
+            return Ok(());
+        };
+        let recorder = &self.thread.recorder;
+        let trusted = &shared.plan.trusted;
+        let ignored = |header| recorder.malformed(header);
+        let wants = shared
+            .rates
+            .wanted_of_fleet(fleet, met, asked, trusted, ignored);
+        let before = self.held.len();
+        match fleet.take(&wants, &mut self.held).await {
+            Ok(shadowed) => {
+                for held in &self.held[before..] {
+                    recorder.rate_passed(held.limit);
+                }
+                for limit in shadowed {
+                    recorder.rate_shadow_refused(limit);
+                }
+                Ok(())
+            }
+            Err(denied) => {
+                for held in self.held.drain(before..) {
+                    fleet.give_back(&held);
+                }
+                for &limit in &denied.violated {
+                    recorder.rate_refused(limit);
+                }
+                Err(Refused::by_fleet(denied))
+            }
+        }
+    }
+
+    fn take_of_node(&mut self, stage: Stage, asked: &Asked<'_>) -> Result<(), Refused> {
         let thread = self.thread;
         let shared = &thread.shared;
-        let met = shared.rates.meets(asked.app, asked.route, stage);
+        let met = &shared.rates.meets(asked.app, asked.route, stage).node;
         if met.is_empty() {
             return Ok(());
         }
@@ -68,6 +119,7 @@ impl<'t> Charge<'t> {
             violated: refused,
             binding: wanted.limits[binding],
             left: left(answer.said[binding]),
+            lacks_store: false,
         })
     }
 
@@ -137,6 +189,12 @@ impl Drop for Charge<'_> {
             return;
         }
         let shared = &self.thread.shared;
+        if let Some(fleet) = &shared.rates.fleet {
+            for held in self.held.drain(..) {
+                self.thread.recorder.rate_given_back(held.limit);
+                fleet.give_back(&held);
+            }
+        }
         for Taken { from, at } in self.taken.iter_mut().filter_map(Option::take) {
             for &limit in &from.limits {
                 self.thread.recorder.rate_given_back(limit);
@@ -157,8 +215,28 @@ impl Drop for Charge<'_> {
 }
 
 impl Refused {
+    fn by_fleet(denied: fleet::Denied) -> Self {
+        let wait_s = match denied.short {
+            Some(Short::Wait { wait_us }) => Some(wait_us.div_ceil(1_000_000)),
+            Some(Short::Never) => None,
+            None => Some(STORE_AWAY_RETRY_S),
+        };
+        Self {
+            violated: denied.violated.into_iter().collect(),
+            binding: denied.binding,
+            left: Left {
+                remaining: denied.remaining,
+                wait_s,
+            },
+            lacks_store: denied.short.is_none(),
+        }
+    }
+
     /// What it is in the table of refusals.
     pub(crate) const fn refusal(&self) -> Refusal {
+        if self.lacks_store {
+            return Refusal::LimitStoreAway;
+        }
         match self.left.wait_s {
             Some(_) => Refusal::RateLimited,
             None => Refusal::RateNever,
@@ -168,6 +246,10 @@ impl Refused {
     /// The answer.
     pub(crate) fn answer(&self, thread: &Thread) -> Response<Body> {
         let refusal = self.refusal();
+        if self.lacks_store {
+            // Nobody is over a limit as far as is known.
+            return request::answer(refusal, self.left.wait_s);
+        }
         let limits = thread.shared.rates.limits();
         let policy = |at: u16| -> &Policy { &limits[usize::from(at)].policy };
         let violated = || self.violated.iter().map(|&at| policy(at));

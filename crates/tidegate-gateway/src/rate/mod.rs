@@ -7,6 +7,7 @@
 //! key is kept in words, too (`words`), for the operator who asks (`inspect`).
 
 mod charge;
+mod fleet;
 pub(crate) mod inspect;
 mod plan;
 mod sample;
@@ -27,6 +28,9 @@ use tidegate_store::limits::{self, Few, KeyCounts, LimitTable, LimitTablePlan};
 use tidegate_store::{RateKeys, RateSecret};
 
 pub(crate) use self::charge::{Charge, Refused};
+pub use self::fleet::{FLEET_KEYS_MAX, FleetMode, FleetPlan, Sharing};
+use self::fleet::{Fleet, Wants};
+pub(crate) use self::fleet::{FleetTally, LimitTally};
 pub use self::plan::{
     Absent, Cost, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
 };
@@ -34,7 +38,7 @@ use self::sample::Sample;
 use self::words::Words;
 use crate::classify::Malformed;
 use crate::cohort;
-use crate::context::Conn;
+use crate::context::{Clock, Conn};
 use crate::plan::{AppPlan, Plan, RoutePlan};
 
 /// Places of each shard of the table that are looked at for what is full again, once a second.
@@ -48,6 +52,8 @@ pub struct Rates {
     table: LimitTable,
     /// What a request that lacks a part of a key meets where that is denied.
     deny: Arc<Spec>,
+    /// Those that hold over all gateways.
+    fleet: Option<Fleet>,
 }
 
 /// One limit, ready for use.
@@ -65,11 +71,18 @@ pub(crate) struct Limit {
     spent: Sample,
 }
 
-/// The limits that requests for one route meet.
+/// The limits that requests for one route meet: at the edge, and when the session is known.
 #[derive(Default)]
-struct Met {
-    edge: Box<[(u16, Standing)]>,
-    known: Box<[(u16, Standing)]>,
+struct Met([MetAt; 2]);
+
+/// The limits that they meet at one of them.
+#[derive(Default)]
+struct MetAt {
+    /// Of this node.
+    node: Box<[(u16, Standing)]>,
+    /// Of the fleet, those that count fewer together first: what one of these refuses is not to be taken from
+    /// the wider ones, if only for a moment.
+    fleet: Box<[(u16, Standing)]>,
 }
 
 /// The limits that a request meets at a stage.
@@ -109,8 +122,9 @@ pub(crate) struct Asked<'r> {
 }
 
 impl Rates {
-    /// The limits of `plan`, none of which has been used.
-    pub(crate) fn new(plan: &Plan) -> Self {
+    /// The limits of `plan`, none of which has been used. Those of the fleet hold only with `sharing`; without it
+    /// they let everything pass.
+    pub(crate) fn new(plan: &Plan, sharing: Option<Sharing>, clock: Clock) -> Self {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the system has random bytes once it is up");
         let secret = RateSecret::new(bytes);
@@ -119,9 +133,9 @@ impl Rates {
         let met = |app: &AppPlan| -> Vec<Met> {
             let routes = app.routes.iter();
             routes
-                .map(|route| Met {
-                    edge: met_at(&plan.rates, Stage::Edge, app, route),
-                    known: met_at(&plan.rates, Stage::Known, app, route),
+                .map(|route| {
+                    let at = |stage| met_at(&plan.rates, stage, app, route);
+                    Met([at(Stage::Edge), at(Stage::Known)])
                 })
                 .collect()
         };
@@ -130,6 +144,19 @@ impl Rates {
             table: table(&limits, plan.rates.keys_max),
             deny: Arc::new(Spec::Deny),
             limits,
+            fleet: sharing.and_then(|sharing| Fleet::start(&plan.rates, sharing, clock)),
+        }
+    }
+
+    /// What there is to tell of the limits of the fleet, where there are any.
+    pub(crate) fn fleet_tally(&self) -> Option<FleetTally> {
+        self.fleet.as_ref().map(Fleet::tally)
+    }
+
+    /// Gives back what this node has ahead of limits of the fleet. Waits for a moment at most.
+    pub(crate) fn close(&self) {
+        if let Some(fleet) = &self.fleet {
+            fleet.close();
         }
     }
 
@@ -148,12 +175,8 @@ impl Rates {
     }
 
     /// The limits that requests for this route meet at `stage`.
-    fn meets(&self, app: usize, route: usize, stage: Stage) -> &[(u16, Standing)] {
-        let met = &self.met[app][route];
-        match stage {
-            Stage::Edge => &met.edge,
-            Stage::Known => &met.known,
-        }
+    fn meets(&self, app: usize, route: usize, stage: Stage) -> &MetAt {
+        &self.met[app][route].0[stage as usize]
     }
 
     /// The limits of `met` with the request's keys and costs.
@@ -186,6 +209,30 @@ impl Rates {
         }
         wanted
     }
+
+    /// The same of limits of the fleet.
+    fn wanted_of_fleet(
+        &self,
+        fleet: &Fleet,
+        met: &[(u16, Standing)],
+        asked: &Asked<'_>,
+        trusted: &[IpNet],
+        ignored: impl Fn(Malformed),
+    ) -> Wants {
+        let mut wants = Wants::new(fleet, met.len());
+        let client = asked.client(trusted);
+        for &(at, standing) in met {
+            let limit = &self.limits[usize::from(at)];
+            let (parts, complete) = limit.parts(asked, client);
+            if !complete && limit.plan.absent == Absent::Skip {
+                continue;
+            }
+            let deny = !complete && limit.plan.absent == Absent::Deny;
+            let parts = &parts[..limit.plan.key.len()];
+            wants.add(at, standing, parts, limit.cost(asked, &ignored), deny);
+        }
+        wants
+    }
 }
 
 /// The key that a request has in a limit, in words.
@@ -199,17 +246,27 @@ fn table(limits: &[Limit], keys_max: usize) -> LimitTable {
     LimitTable::counting(LimitTablePlan::for_keys(keys_max as u64), &specs)
 }
 
-fn met_at(
-    plan: &RatePlan,
-    stage: Stage,
-    app: &AppPlan,
-    route: &RoutePlan,
-) -> Box<[(u16, Standing)]> {
+fn met_at(plan: &RatePlan, stage: Stage, app: &AppPlan, route: &RoutePlan) -> MetAt {
     let limits = plan.limits.iter().enumerate();
-    limits
+    let (mut of_fleet, of_node): (Vec<_>, Vec<_>) = limits
         .filter(|(_, limit)| limit.stage == stage && limit.applies_to(app, route))
-        .map(|(at, limit)| (at as u16, limit.standing_in(app)))
-        .collect()
+        .partition(|(_, limit)| limit.fleet.is_some());
+    of_fleet.sort_by_key(|(_, limit)| std::cmp::Reverse(limit.key.len()));
+    let standing = |limits: Vec<(usize, &LimitPlan)>| -> Box<[(u16, Standing)]> {
+        let limits = limits.into_iter();
+        limits
+            .map(|(at, limit)| (at as u16, limit.standing_in(app)))
+            .collect()
+    };
+    MetAt {
+        node: standing(of_node),
+        fleet: standing(of_fleet),
+    }
+}
+
+/// The name that a limit's states in the shadow have. No limit is called so.
+fn shadow_name(name: &str) -> String {
+    format!("{name}:s")
 }
 
 impl Limit {
@@ -218,8 +275,7 @@ impl Limit {
             policy: Policy::new(&plan.name, plan.rate.tokens, plan.rate.period_us),
             spec: Arc::new(plan.spec),
             keys: secret.limit(&plan.name),
-            // No limit is called so.
-            shadow_keys: secret.limit(&format!("{}:s", plan.name)),
+            shadow_keys: secret.limit(&shadow_name(&plan.name)),
             plan: plan.clone(),
             refused: Sample::default(),
             spent: Sample::default(),

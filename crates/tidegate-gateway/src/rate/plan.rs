@@ -4,6 +4,7 @@ use http::HeaderName;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Algorithm, Rate, Spec};
 
+use super::fleet::FleetPlan;
 use crate::plan::{AppPlan, Mode, RoutePlan};
 
 /// The most limits of one gateway.
@@ -18,6 +19,7 @@ impl Default for RatePlan {
         Self {
             limits: Vec::new(),
             keys_max: 1,
+            nodes: 1,
         }
     }
 }
@@ -30,6 +32,8 @@ pub struct RatePlan {
     pub limits: Vec<LimitPlan>,
     /// Keys that are remembered at once, over all limits.
     pub keys_max: usize,
+    /// Gateways that share the limits of the fleet, at most and as far as is known, 1 or more.
+    pub nodes: u32,
 }
 
 /// One rate limit.
@@ -57,6 +61,8 @@ pub struct LimitPlan {
     pub standing: Standing,
     /// When it is asked.
     pub stage: Stage,
+    /// How it holds over all gateways; `None` for a limit of this node alone.
+    pub fleet: Option<FleetPlan>,
 }
 
 /// What a request costs.

@@ -23,6 +23,7 @@ pub(super) fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
         routes: Vec::new(),
         standing: Standing::Enforced,
         stage: Stage::Edge,
+        fleet: None,
     }
 }
 
@@ -33,6 +34,7 @@ fn rates(plan: &LimitPlan) -> Rates {
         limits,
         met: Vec::new(),
         deny: Arc::new(Spec::Deny),
+        fleet: None,
     }
 }
 

@@ -134,7 +134,7 @@ impl Site {
     pub(crate) fn start_with(mut plan: Plan, sessions: SessionPlan) -> Self {
         plan.apps[0].sessions = Some(sessions);
         let desk = Desk::start(DeskPlan::default()).unwrap();
-        let gateway = Gateway::start_with(plan, Some(desk.clone())).unwrap();
+        let gateway = Gateway::start_with(plan, Some(desk.clone()), None).unwrap();
         Self::of(gateway, Some(desk))
     }
 

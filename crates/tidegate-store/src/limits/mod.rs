@@ -22,7 +22,7 @@ use tidegate_core::session::SlotTag;
 
 pub use counts::KeyCounts;
 pub use embedded::{LimitTable, LimitTablePlan, LimitTableStats};
-pub use redis::RedisLimits;
+pub use redis::{Dividing, Leased, RedisLimits, Reported};
 
 use crate::Call;
 use crate::error::StoreError;

@@ -1,5 +1,7 @@
 //! Limits in Redis or Valkey, for a fleet.
 
+mod share;
+
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -14,6 +16,8 @@ use super::{Answer, Asked, Few, Said, Settled, Then};
 use crate::Call;
 use crate::error::StoreError;
 use crate::redis::{Elements, LIMIT, Lane, Redis, Run, limit_key};
+
+pub use share::{Dividing, Leased, Reported};
 
 /// Limits that a fleet shares. The server's clock is that of every state. A clone is the same.
 ///
@@ -61,20 +65,30 @@ impl RedisLimits {
         let denied = &self.0.denied;
         let marks: Vec<Mark> = asked.iter().map(|it| denied.mark(it.key)).collect();
         let begun = Instant::now();
-        let answer = self.decide(asked, Then::Spend, call).await?;
-        if !answer.passes() {
-            let elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-            for ((it, &said), mark) in asked.iter().zip(&answer.said).zip(marks) {
-                // Counted from when the answer is here: whoever is told so finds the tokens there.
-                denied.note(it, said, mark, now.plus(elapsed_us));
-            }
+        let (answer, more_us) = self.decide(asked, Then::Spend, call).await?;
+        let elapsed_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        for (place, (it, mark)) in asked.iter().zip(marks).enumerate() {
+            let (it, said) = match answer.said[place] {
+                // What costs more than is left is as good as refused.
+                Said::Passes { remaining, .. } if answer.passes() && more_us[place] > 0 => {
+                    let short = Short::Wait {
+                        wait_us: more_us[place],
+                    };
+                    let cost = remaining.saturating_add(1);
+                    (Asked { cost, ..*it }, Said::Short { short, remaining })
+                }
+                said => (*it, said),
+            };
+            // Counted from when the answer is here: whoever is told so finds the tokens there.
+            denied.note(&it, said, mark, now.plus(elapsed_us));
         }
         Ok(answer)
     }
 
     /// What [`Self::take`] would say, without spending. Always asks.
     pub async fn ask(&self, asked: &[Asked<'_>], call: Call) -> Result<Answer, StoreError> {
-        self.decide(asked, Then::Leave, call).await
+        let (answer, _) = self.decide(asked, Then::Leave, call).await?;
+        Ok(answer)
     }
 
     /// Settles what was taken. To be called once for each take; what is never settled has cost what was taken, and so has
@@ -109,6 +123,11 @@ impl RedisLimits {
         done
     }
 
+    /// The refusal of one limit, if the store need not be asked for it: [`Said::Short`] then.
+    pub fn known_refusal(&self, asked: &Asked<'_>, now: Tick) -> Option<Said> {
+        self.0.denied.refuses(asked, now)
+    }
+
     /// How often a limit's refusal was known here, so that the store was not asked.
     pub fn known_refusals(&self) -> u64 {
         self.0.denied.used()
@@ -139,12 +158,13 @@ impl RedisLimits {
         (!said.is_empty()).then(|| Answer::of(asked, said))
     }
 
+    /// What the limits say, and in how many microseconds each has a token more than is left, 0 where that is not known.
     async fn decide(
         &self,
         asked: &[Asked<'_>],
         then: Then,
         call: Call,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<(Answer, Few<u64>), StoreError> {
         assert!(
             asked.len() <= LIMITS_MAX,
             "more limits than a request may have"
@@ -157,9 +177,10 @@ impl RedisLimits {
         );
         let answers = answers.await;
         let mut said = Few::from_elem(Said::Unasked, asked.len());
+        let mut more_us = Few::from_elem(0, asked.len());
         for (group, answer) in groups.iter().zip(&answers) {
             for (&place, &its) in group.iter().zip(answer.iter().flatten()) {
-                said[place] = its;
+                (said[place], more_us[place]) = its;
             }
         }
         let answer = Answer::of(asked, said);
@@ -170,7 +191,7 @@ impl RedisLimits {
         answers
             .into_iter()
             .try_for_each(|answer| answer.map(drop))?;
-        Ok(answer)
+        Ok((answer, more_us))
     }
 
     /// Gives back what groups have spent that let a request pass which another one did not.
@@ -208,7 +229,7 @@ impl RedisLimits {
         group: &[usize],
         then: Then,
         call: Call,
-    ) -> Result<Few<Said>, StoreError> {
+    ) -> Result<Few<(Said, u64)>, StoreError> {
         let op = match then {
             Then::Spend => "take",
             Then::Leave => "ask",
@@ -297,15 +318,16 @@ fn with_spec(run: Run, spec: &Spec) -> Run {
     measures.into_iter().fold(run.arg(letter), Run::number)
 }
 
-/// What the script says of `count` limits.
-fn said_of(reply: Value, count: usize) -> Result<Few<Said>, StoreError> {
+/// What the script says of `count` limits, and when each has a token more.
+fn said_of(reply: Value, count: usize) -> Result<Few<(Said, u64)>, StoreError> {
     let mut elements = Elements::of("limit", reply)?;
     let _passes = elements.integer()?;
     let at = Tick(elements.natural()?);
     let mut said = Few::with_capacity(count);
     for _ in 0..count {
         let (wait, remaining) = (elements.integer()?, elements.natural()?);
-        said.push(match u64::try_from(wait) {
+        let more_us = elements.natural()?;
+        let its = match u64::try_from(wait) {
             Ok(0) => Said::Passes { at, remaining },
             Ok(wait_us) => Said::Short {
                 short: Short::Wait { wait_us },
@@ -315,7 +337,8 @@ fn said_of(reply: Value, count: usize) -> Result<Few<Said>, StoreError> {
                 short: Short::Never,
                 remaining,
             },
-        });
+        };
+        said.push((its, more_us));
     }
     Ok(said)
 }

@@ -68,7 +68,18 @@ pub(super) fn lead(name: &Name) -> String {
 
 /// The state of a limit.
 pub(crate) fn limit(tag: SlotTag, key: u128) -> String {
-    let mut name = format!("tg:l:{{{tag}}}:");
+    with_digits(format!("tg:l:{{{tag}}}:"), key)
+}
+
+/// What nodes said last that spend from a limit without asking.
+pub(crate) fn limit_speakers(tag: SlotTag, key: u128) -> String {
+    with_digits(format!("tg:ls:{{{tag}}}:"), key)
+}
+
+/// Those that divide limits among themselves.
+pub(crate) const DIVIDERS: &str = "tg:ld:{fleet}";
+
+fn with_digits(mut name: String, key: u128) -> String {
     for shift in (0..26).rev() {
         name.push(char::from(DIGITS[(key >> (5 * shift)) as usize & 31]));
     }

@@ -32,10 +32,10 @@ pub use inspect::{Found, Inspection, inspect};
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
 pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
-pub(crate) use keys::limit as limit_key;
+pub(crate) use keys::{DIVIDERS, limit as limit_key, limit_speakers};
 pub(crate) use replies::Elements;
 pub(crate) use script::Run;
-pub(crate) use scripts::LIMIT;
+pub(crate) use scripts::{DIVIDE, LIMIT, SHARE};
 pub(crate) use servers::{Lane, Servers};
 
 use crate::background::Background;

@@ -103,7 +103,7 @@ impl Elements {
     }
 
     /// The next one as text.
-    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+    pub(crate) fn text(&mut self) -> Result<String, StoreError> {
         String::from_utf8(self.bytes()?).map_err(|_| self.odd())
     }
 
@@ -119,12 +119,18 @@ impl Elements {
     }
 
     /// Whether there are no more.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.as_slice().is_empty()
     }
 
+    /// All that were not read.
+    #[cfg(test)]
+    pub(crate) fn into_rest(self) -> Vec<Reply> {
+        self.rest.collect()
+    }
+
     /// The error for a reply that makes no sense.
-    pub(super) fn odd(&self) -> StoreError {
+    pub(crate) fn odd(&self) -> StoreError {
         odd(self.script)
     }
 

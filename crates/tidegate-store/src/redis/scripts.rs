@@ -15,6 +15,8 @@ pub(super) static CLAIM: Installed =
     LazyLock::new(|| Script::new("claim", include_str!("scripts/claim.lua")));
 pub(super) static CREATE: Installed =
     LazyLock::new(|| Script::new("create", include_str!("scripts/create.lua")));
+pub(crate) static DIVIDE: Installed =
+    LazyLock::new(|| Script::new("divide", include_str!("scripts/divide.lua")));
 pub(super) static DESTROY: Installed =
     LazyLock::new(|| Script::new("destroy", include_str!("scripts/destroy.lua")));
 pub(super) static EVENTS: Installed =
@@ -37,6 +39,8 @@ pub(super) static REARM: Installed =
     LazyLock::new(|| Script::new("rearm", include_str!("scripts/rearm.lua")));
 pub(super) static ROTATE: Installed =
     LazyLock::new(|| Script::new("rotate", include_str!("scripts/rotate.lua")));
+pub(crate) static SHARE: Installed =
+    LazyLock::new(|| Script::new("share", include_str!("scripts/share.lua")));
 pub(super) static SIGN_OUT: Installed =
     LazyLock::new(|| Script::new("sign_out", include_str!("scripts/sign_out.lua")));
 pub(super) static ENROL: Installed =

@@ -79,6 +79,7 @@ pub(crate) const ROOT: &[Key] = &[
         },
         Is("1000000"),
     ),
+    key("limit_nodes", Count { min: 1, max: 4096 }, Is("10")),
 ];
 
 pub(crate) const LISTEN: &[Key] = &[

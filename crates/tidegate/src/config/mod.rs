@@ -28,6 +28,7 @@ use std::num::NonZeroUsize;
 
 use tidegate_fleet::SidecarPlan;
 use tidegate_gateway::plan::Plan;
+use tidegate_store::redis::Use;
 use toml::de::DeTable;
 
 pub(crate) use durability::show as show_durability;
@@ -136,6 +137,8 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         apps: &apps,
         sessions: sessions.is_some(),
         proxies: !trusted.is_empty(),
+        shares_limits: store.servers(Use::Limits).is_some(),
+        nodes: top.count("limit_nodes"),
     };
     let gateway = Plan {
         threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),

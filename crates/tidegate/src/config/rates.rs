@@ -1,5 +1,7 @@
 //! Rate limits: `[[limit]]`.
 
+mod fleet;
+
 use http::HeaderName;
 use tidegate_core::rate::set::{LIMITS_MAX, Standing};
 use tidegate_core::rate::{Algorithm, Rate, Spec, SpecError};
@@ -24,6 +26,10 @@ pub(crate) struct Around<'a> {
     pub(crate) sessions: bool,
     /// Whether there are peers that are trusted.
     pub(crate) proxies: bool,
+    /// Whether gateways share a store of limits.
+    pub(crate) shares_limits: bool,
+    /// How many of them there should be.
+    pub(crate) nodes: u32,
 }
 
 /// The limits at `[[limit]]`.
@@ -51,6 +57,7 @@ pub(crate) fn rates(root: &Section<'_>, around: &Around<'_>, problems: &Problems
     RatePlan {
         limits,
         keys_max: root.count("limit_keys_max") as usize,
+        nodes: around.nodes,
     }
 }
 
@@ -68,7 +75,7 @@ fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Prob
     }
     let key = key(section, problems, around);
     let apps = apps(section, around.apps);
-    refuse_fleet(section);
+    let fleet = fleet::fleet(section, rate, spec, around);
     LimitPlan {
         name: name.to_owned(),
         algorithm,
@@ -86,6 +93,7 @@ fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Prob
             false => Standing::Enforced,
         },
         stage: stage(section, &key),
+        fleet,
         key,
     }
 }
@@ -392,17 +400,6 @@ fn stage(section: &Section<'_>, key: &[KeyPart]) -> Stage {
     match edge.unwrap_or(!by_user) {
         true => Stage::Edge,
         false => Stage::Known,
-    }
-}
-
-fn refuse_fleet(section: &Section<'_>) {
-    if section.choice("scope") == Some("fleet") {
-        section.refuse(
-            "scope",
-            "limits that hold over all gateways together are not there yet",
-            "write scope = \"node\" and a rate of the whole divided by the number of gateways: \
-             each of them lets its own rate pass",
-        );
     }
 }
 

@@ -14,6 +14,7 @@ mod journal;
 mod languages;
 mod limit_command;
 mod limits;
+mod limits_fleet;
 mod metrics;
 mod process;
 mod run;

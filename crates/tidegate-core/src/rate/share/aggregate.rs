@@ -284,7 +284,7 @@ impl Reporter {
     }
 
     /// Tokens that the store may not know of.
-    fn unreported(&self) -> u64 {
+    pub fn unreported(&self) -> u64 {
         let sent = self.sent.map_or(0, |sent| sent.report.spent);
         self.spent.saturating_add(sent)
     }

@@ -85,6 +85,7 @@ impl Executor {
     fn decide(&mut self, op: &str, asked: &[Asked<'_>], now: Tick) -> (Answer, Ran) {
         let ran = self.run(run_of(op, asked), now);
         let said = said_of(ran.reply.clone(), asked.len()).unwrap();
+        let said = said.into_iter().map(|(said, _)| said).collect();
         (Answer::of(asked, said), ran)
     }
 }
@@ -229,7 +230,7 @@ fn full_in(executor: &mut Executor, asked: &[Asked<'_>], now: Tick) -> Vec<(u64,
         with_spec(run, it.spec).number(units(it.spec).1).number(0)
     });
     let said = said_of(executor.run(all, now).reply, asked.len()).unwrap();
-    let said = said.into_iter().map(|said| match said {
+    let said = said.into_iter().map(|(said, _)| match said {
         Said::Passes { remaining, .. } => (0, remaining),
         Said::Short {
             short: Short::Wait { wait_us },

@@ -266,7 +266,7 @@ if op == 'settle' then return 1 end
 local reply = { passes, now }
 for i = 1, #KEYS do
   local k = 6 * i
-  local n, kind, left = ARGV[k] + 0, kinds[i]
+  local n, kind, left, more = ARGV[k] + 0, kinds[i], nil, 0
   local spends = op == 'take' and passes == 1 and waits[i] == 0 and n > 0
   if kind then
     local s = states[i]
@@ -282,7 +282,9 @@ for i = 1, #KEYS do
       write(i, a + ceil(u / p), format('b%s:%s:%.0f:%.0f', p, q, u, a))
     end
     left = max(0, floor((ARGV[k - 1] - u) / q))
+    -- Who costs more than is left need not ask before that.
+    if (left + 1) * q <= ARGV[k - 1] + 0 then more = max(1, ceil((u + (left + 1) * q - ARGV[k - 1]) / p)) end
   end
-  reply[2 * i + 1], reply[2 * i + 2] = waits[i], left
+  reply[3 * i], reply[3 * i + 1], reply[3 * i + 2] = waits[i], left, more
 end
 return reply

@@ -1,6 +1,6 @@
 //! The keys about rate limits.
 
-use super::Kind::{Choice, Count, Switch, Table, Text, Texts, Written};
+use super::Kind::{Choice, Count, Span, Switch, Table, Text, Texts, Written};
 use super::Otherwise::{Each, Follows, Is, Required, Unset};
 use super::{Key, key};
 
@@ -42,6 +42,24 @@ pub(crate) const LIMIT: &[Key] = &[
     key("routes", Texts("names of routes"), Each(&[])),
     key("shadow", Switch, Is("false")),
     key("scope", Choice(&["node", "fleet"]), Is("node")),
+    key(
+        "mode",
+        Choice(&["lease", "shared", "divided", "aggregate"]),
+        Unset("lease, where scope is fleet"),
+    ),
+    key(
+        "on_store_loss",
+        Choice(&["local", "open", "closed"]),
+        Unset("local, where scope is fleet"),
+    ),
+    key(
+        "report_every",
+        Span {
+            min: "10ms",
+            max: "10s",
+        },
+        Unset("100ms, where mode is aggregate"),
+    ),
     key("edge", Switch, Follows("true unless the key has session")),
 ];
 

@@ -1,5 +1,6 @@
 use tidegate_core::rate::set::Standing;
-use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage};
+use tidegate_core::rate::share::OnLoss;
+use tidegate_gateway::rate::{Absent, Cost, FleetMode, KeyPart, LimitPlan, Stage};
 
 use super::super::Summary;
 use super::super::tests::{MINIMAL, errors, plan, setup};
@@ -152,8 +153,13 @@ const UNSOUND: &[(&str, &str, &str)] = &[
     ),
     (
         "rate = \"1/s\"\nscope = \"fleet\"",
-        "not there yet",
-        "divided by the number of gateways",
+        "10 gateways together 10/s",
+        "[store]",
+    ),
+    (
+        "rate = \"1/s\"\nmode = \"lease\"",
+        "has no effect",
+        "scope = \"fleet\"",
     ),
     (
         "rate = \"1/s\"\napps = [\"shop\"]",
@@ -179,6 +185,81 @@ fn what_makes_no_limit_is_told_with_what_would() {
         assert!(said.contains(message), "{keys}: {said}");
         assert!(fix.contains(help), "{keys}: {fix}");
     }
+}
+
+/// Where gateways share a store.
+const STORE: &str = "limit_nodes = 10\n[store]\nurl = \"redis://10.0.0.5\"\n";
+
+fn of_fleet(keys: &str) -> String {
+    format!("{STORE}{MINIMAL}[[limit]]\nname = \"l\"\nscope = \"fleet\"\n{keys}\n")
+}
+
+#[test]
+fn a_limit_of_the_fleet_is_leased_and_goes_on_by_parts_unless_it_says_otherwise() {
+    let fleet = |keys: &str| {
+        let plan = plan(&of_fleet(keys));
+        assert_eq!(plan.rates.nodes, 10);
+        plan.rates.limits[0].fleet.unwrap()
+    };
+
+    let usual = fleet("rate = \"100/s\"");
+    assert_eq!((usual.mode.name(), usual.on_loss), ("lease", OnLoss::Local));
+    let log = fleet(
+        "rate = \"100/s\"\nalgorithm = \"log\"\nmode = \"shared\"\non_store_loss = \"closed\"",
+    );
+    assert_eq!((log.mode, log.on_loss), (FleetMode::Shared, OnLoss::Closed));
+    let reported = fleet("rate = \"100/s\"\nmode = \"aggregate\"\nreport_every = \"20ms\"");
+    assert!(matches!(reported.mode, FleetMode::Aggregate(plan) if plan.every_us == 20_000));
+}
+
+#[test]
+fn what_cannot_hold_over_a_fleet_is_told_with_what_can() {
+    let cases = [
+        (
+            "rate = \"10/s\"\nalgorithm = \"log\"",
+            "for buckets",
+            "\"shared\"",
+        ),
+        (
+            "rate = \"10/s\"\nalgorithm = \"window\"\nmode = \"shared\"",
+            "cannot go on by parts",
+            "\"closed\"",
+        ),
+        (
+            "rate = \"10/s\"\nreport_every = \"1s\"",
+            "no effect",
+            "\"aggregate\"",
+        ),
+    ];
+    for (keys, message, help) in cases {
+        let mut errors = errors(&of_fleet(keys));
+        assert_eq!(errors.len(), 1, "{keys}: {errors:#?}");
+        let (_, said, fix) = errors.remove(0);
+        assert!(said.contains(message), "{keys}: {said}");
+        assert!(fix.contains(help), "{keys}: {fix}");
+    }
+}
+
+#[test]
+fn what_each_mode_promises_is_printed_for_the_gateways_that_there_should_be() {
+    let said = |keys: &str| Summary(&setup(&of_fleet(keys))).to_string();
+
+    let lease = said("rate = \"100/s\"");
+    assert!(
+        lease.contains("at most 399 in any s with 10 gateways"),
+        "{lease}"
+    );
+    let divided = said("rate = \"100/s\"\nmode = \"divided\"");
+    assert!(
+        divided.contains("at one of 10 gateways at most 19 in any s"),
+        "{divided}"
+    );
+    let reported = said("rate = \"100/s\"\nmode = \"aggregate\"\non_store_loss = \"closed\"");
+    assert!(
+        reported.contains("reports every 100ms: up to 206 more"),
+        "{reported}"
+    );
+    assert!(reported.contains("503 limit_store_away"), "{reported}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What follows about rate limits: by what they count, and the most that they let pass.
 
+mod fleet;
+
 use std::fmt;
 
 use tidegate_core::rate::log::ENTRIES_MAX;
@@ -24,6 +26,9 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     for limit in &rates.limits {
         writeln!(f, "  {}", Said(limit))?;
         writeln!(f, "    {}", worst(limit))?;
+        if let Some(plan) = limit.fleet {
+            fleet::show(f, limit, plan, rates.nodes)?;
+        }
         let when = match limit.stage {
             Stage::Edge => "before admission",
             Stage::Known => "once it is known whose session it is",

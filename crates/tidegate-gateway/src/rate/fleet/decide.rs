@@ -1,0 +1,364 @@
+//! A request at the limits of the fleet: first what this node decides by itself, then what it has to ask for. All
+//! that it meets let it pass, or none is spent from.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::rate::key::Part;
+use tidegate_core::rate::set::Standing;
+use tidegate_core::rate::share::OnLoss;
+use tidegate_core::rate::{Short, Tick};
+use tidegate_store::Call;
+use tidegate_store::limits::{Asked, Said};
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::{Instant, timeout_at};
+
+use super::counts::{Called, Counts, Without};
+use super::parts::Keys;
+use super::plan::FleetMode;
+use super::post::Return;
+use super::seat::{By, Here, Seat};
+use super::{Fleet, Inner, tag_of};
+
+/// Longest wait of one request for the store, whatever it asks for.
+const WAIT_MAX: Duration = Duration::from_millis(8);
+
+/// The limits that a request meets.
+pub(crate) struct Wants {
+    keys: Arc<Keys>,
+    list: Vec<Want>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Want {
+    /// The limit's place in the plan.
+    pub(crate) limit: u16,
+    key: u128,
+    cost: u64,
+    standing: Standing,
+    /// It lacks what the limit counts by, and is refused for that.
+    deny: bool,
+}
+
+/// What a request was given its tokens by, to be given back if it comes to nothing.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The limit's place in the plan.
+    pub(crate) limit: u16,
+    key: u128,
+    cost: u64,
+    by: By,
+}
+
+/// Why it does not pass.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    /// The limits that refuse, by their places; never empty.
+    pub(crate) violated: Vec<u16>,
+    /// The one with the longest wait.
+    pub(crate) binding: u16,
+    /// How long that is; `None` if nobody knows, as the store is away.
+    pub(crate) short: Option<Short>,
+    /// What is left of it.
+    pub(crate) remaining: u64,
+}
+
+/// What has been said so far.
+#[derive(Default)]
+struct Verdicts {
+    denied: Option<Denied>,
+    /// Limits in the shadow that would have refused.
+    shadowed: Vec<u16>,
+}
+
+impl Wants {
+    /// None yet.
+    pub(crate) fn new(fleet: &Fleet, room: usize) -> Self {
+        Self {
+            keys: fleet.keys(),
+            list: Vec::with_capacity(room),
+        }
+    }
+
+    /// Adds the limit number `limit`, that counts the request by `parts`; to `deny` it if it lacks one of them.
+    pub(crate) fn add(
+        &mut self,
+        limit: u16,
+        standing: Standing,
+        parts: &[Part<'_>],
+        cost: u64,
+        deny: bool,
+    ) {
+        self.list.push(Want {
+            limit,
+            key: self.keys.key(limit, standing, parts),
+            cost,
+            standing,
+            deny,
+        });
+    }
+}
+
+impl Fleet {
+    /// Spends from all that the request wants, and adds to `held` by what it was given; or says why it does not pass,
+    /// having spent what `held` says. Otherwise the limits in the shadow that would have refused.
+    ///
+    /// May be given up at any time: then `held` has what is to be given back.
+    pub(crate) async fn take(
+        &self,
+        wants: &Wants,
+        held: &mut Vec<Held>,
+    ) -> Result<Vec<u16>, Denied> {
+        let inner = &*self.inner;
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut verdicts = Verdicts::default();
+        let (mut asking, mut at_store, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        for want in &wants.list {
+            let here = match wants.keys.are_shared {
+                _ if want.deny => Here::Short {
+                    short: Short::Never,
+                    remaining: 0,
+                },
+                true => inner.here(want),
+                false => Here::Lost,
+            };
+            match here {
+                Here::Ask(bell) => asking.push((want, bell)),
+                Here::Store => at_store.push(want),
+                Here::Lost => lost.push(want),
+                here => verdicts.hear(want, here, held),
+            }
+            if verdicts.denied.is_some() {
+                return verdicts.done();
+            }
+        }
+        for (want, bell) in asking {
+            match inner.answer(want, bell, deadline).await {
+                Here::Store => at_store.push(want),
+                Here::Lost | Here::Ask(_) => lost.push(want),
+                here => verdicts.hear(want, here, held),
+            }
+        }
+        // Those that nobody has to be asked for come before those that somebody has.
+        for want in lost {
+            inner.without(want, &mut verdicts, held);
+        }
+        if verdicts.denied.is_some() || at_store.is_empty() {
+            return verdicts.done();
+        }
+        if !inner
+            .ask_store(&at_store, deadline, &mut verdicts, held)
+            .await
+        {
+            for want in at_store {
+                inner.without(want, &mut verdicts, held);
+            }
+        }
+        verdicts.done()
+    }
+
+    /// Gives back what a request was given that comes to nothing.
+    pub(crate) fn give_back(&self, held: &Held) {
+        let inner = &*self.inner;
+        let limit = inner.limit(held.limit);
+        if let By::Store(at) = held.by {
+            let it = Return {
+                key: held.key,
+                spec: Arc::clone(&limit.spec),
+                at,
+                tokens: held.cost,
+            };
+            if held.cost > 0 && !inner.post.give_back(it) {
+                inner.counts.lost(1);
+            }
+        }
+        let now = inner.now();
+        let mut shard = inner.table.shard(held.key);
+        let shard = &mut *shard;
+        match shard.seats.get_mut(&held.key) {
+            Some(seat) => {
+                seat.give_back(limit, &inner.parts.following(), held.by, now, held.cost);
+                inner.speak(held.key, seat, &mut shard.rng, now);
+            }
+            None if held.by == By::Seat => inner.counts.lost(1),
+            None => {}
+        }
+    }
+}
+
+impl Inner {
+    /// What this node decides by itself.
+    fn here(&self, want: &Want) -> Here {
+        let limit = self.limit(want.limit);
+        // Before it counts as a question: one that keeps coming is not asked for often.
+        if limit.plan.mode == FleetMode::Shared
+            && want.standing == Standing::Enforced
+            && let Some(Said::Short { short, remaining }) =
+                self.store.known_refusal(&self.question(want), self.now())
+        {
+            return Here::Short { short, remaining };
+        }
+        self.at_seat(want, |seat, now| {
+            let following = self.parts.following();
+            seat.take(limit, &following, self.next_life(), now, want.cost)
+        })
+    }
+
+    /// What the store is asked for.
+    fn question(&self, want: &Want) -> Asked<'_> {
+        Asked {
+            key: want.key,
+            tag: tag_of(want.key),
+            spec: &self.limit(want.limit).spec,
+            cost: want.cost,
+            standing: want.standing,
+        }
+    }
+
+    /// What `decide` says at the seat of what is wanted, which then may speak.
+    fn at_seat(&self, want: &Want, decide: impl FnOnce(&mut Seat, Tick) -> Here) -> Here {
+        let now = self.now();
+        let mut shard = self.table.shard(want.key);
+        if self.table.is_full(&shard) && !shard.seats.contains_key(&want.key) {
+            let following = self.parts.following();
+            let needed = |seat: &Seat| seat.is_needed(self.limit(seat.limit), &following, now);
+            let (gone, lost) = shard.make_room(needed);
+            drop(following);
+            self.counts.evicted.fetch_add(lost, Ordering::Relaxed);
+            self.part_with(gone, &mut shard.rng, now);
+        }
+        let shard = &mut *shard;
+        let seat = shard.seats.entry(want.key).or_insert_with(|| {
+            Seat::new(want.limit, self.limit(want.limit), self.next_life(), now)
+        });
+        let here = decide(seat, now);
+        // Nobody is waited for who was silent a moment ago.
+        let here = match here {
+            Here::Ask(_) if self.is_resting(want.key, now) => Here::Lost,
+            here => here,
+        };
+        self.speak(want.key, seat, &mut shard.rng, now);
+        here
+    }
+
+    /// What this node decides when the store has answered, until `deadline`.
+    async fn answer(&self, want: &Want, mut bell: OwnedNotified, deadline: Instant) -> Here {
+        loop {
+            if timeout_at(deadline, bell).await.is_err() {
+                return Here::Lost;
+            }
+            match self.here(want) {
+                Here::Ask(next) => bell = next,
+                here => return here,
+            }
+        }
+    }
+
+    /// Has the store decide, on all at once. False if it did not answer.
+    async fn ask_store(
+        &self,
+        wants: &[&Want],
+        deadline: Instant,
+        verdicts: &mut Verdicts,
+        held: &mut Vec<Held>,
+    ) -> bool {
+        let asked: Vec<Asked<'_>> = wants.iter().map(|want| self.question(want)).collect();
+        let call = Call::within(deadline.saturating_duration_since(Instant::now()));
+        let unheard = Unheard(&self.counts, wants.len() as u64);
+        let answer = self.store.take(&asked, self.now(), call).await;
+        std::mem::forget(unheard);
+        self.counts.called(Called::Shared, answer.is_ok());
+        let Ok(answer) = answer else {
+            return false;
+        };
+        for (want, &said) in wants.iter().zip(&answer.said) {
+            let here = match said {
+                Said::Passes { at, .. } if answer.passes() => Here::Passed(By::Store(at)),
+                Said::Short { short, remaining } => Here::Short { short, remaining },
+                Said::Passes { .. } | Said::Unasked => continue,
+            };
+            verdicts.hear(want, here, held);
+        }
+        true
+    }
+
+    /// Decides without the store.
+    fn without(&self, want: &Want, verdicts: &mut Verdicts, held: &mut Vec<Held>) {
+        let limit = self.limit(want.limit);
+        let here = match limit.plan.on_loss {
+            OnLoss::Closed => Here::Lost,
+            OnLoss::Open => Here::Passed(By::Nothing),
+            OnLoss::Local => self.at_seat(want, |seat, now| {
+                let following = self.parts.following();
+                seat.take_apart(limit, &following, now, want.cost)
+                    .unwrap_or(Here::Lost)
+            }),
+        };
+        let what = match here {
+            Here::Passed(_) => Without::Passed,
+            Here::Short { .. } => Without::Refused,
+            Here::Lost | Here::Ask(_) | Here::Store => Without::Closed,
+        };
+        self.counts.without(want.limit, what);
+        verdicts.hear(want, here, held);
+    }
+}
+
+impl Verdicts {
+    fn hear(&mut self, want: &Want, here: Here, held: &mut Vec<Held>) {
+        let (short, remaining) = match here {
+            Here::Passed(by) => {
+                held.push(Held {
+                    limit: want.limit,
+                    key: want.key,
+                    cost: want.cost,
+                    by,
+                });
+                return;
+            }
+            Here::Short { short, remaining } => (Some(short), remaining),
+            Here::Lost | Here::Ask(_) | Here::Store => (None, 0),
+        };
+        if want.standing == Standing::Shadow {
+            self.shadowed.push(want.limit);
+            return;
+        }
+        match &mut self.denied {
+            Some(denied) => {
+                denied.violated.push(want.limit);
+                // That the store is away is said only where nothing else refuses.
+                if short > denied.short {
+                    (denied.binding, denied.short) = (want.limit, short);
+                    denied.remaining = remaining;
+                }
+            }
+            None => {
+                self.denied = Some(Denied {
+                    violated: vec![want.limit],
+                    binding: want.limit,
+                    short,
+                    remaining,
+                });
+            }
+        }
+    }
+
+    fn done(self) -> Result<Vec<u16>, Denied> {
+        match self.denied {
+            Some(denied) => Err(denied),
+            None => Ok(self.shadowed),
+        }
+    }
+}
+
+/// A question to the store of which nobody is going to hear the answer, unless it is forgotten: what it has
+/// spent is not going to come back.
+struct Unheard<'c>(&'c Counts, u64);
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        self.0.lost(self.1);
+    }
+}

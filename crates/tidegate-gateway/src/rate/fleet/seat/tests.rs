@@ -1,0 +1,132 @@
+use tidegate_core::rate::share::aggregate::AggregatePlan;
+use tidegate_core::rate::share::lease::Lessor;
+use tidegate_core::rate::{Algorithm, Rate};
+
+use super::*;
+
+const SECOND: u64 = 1_000_000;
+/// Of a node that has never reached the store.
+fn nobody() -> Following {
+    Following::new(Life(1), 3 * SECOND)
+}
+
+fn limit(rate: &str, mode: FleetMode, on_loss: OnLoss) -> Limit {
+    let rate: Rate = rate.parse().unwrap();
+    let spec = Spec::new(Algorithm::Bucket, rate, None).unwrap();
+    Limit::new(spec, FleetPlan { mode, on_loss }, 10)
+}
+
+fn take(seat: &mut Seat, limit: &Limit, now: u64) -> Here {
+    seat.take(limit, &nobody(), Life(7), Tick(now), 1)
+}
+
+fn message(seat: &mut Seat, now: u64) -> Option<Message> {
+    seat.message(Tick(now), &mut Rng::new(1))
+}
+
+/// Answers what the seat has to ask, at once.
+fn answer(seat: &mut Seat, lessor: &mut Lessor, now: u64) {
+    let asked = message(seat, now).unwrap();
+    let Message::Ask(ask) = asked else {
+        panic!("{asked:?}");
+    };
+    let grant = lessor.ask(Tick(now), &ask);
+    seat.answered(&asked, Reply::Granted(grant), Tick(now));
+}
+
+#[test]
+fn a_leased_key_asks_and_then_spends_by_itself() {
+    let mode = FleetMode::Lease(LeasePlan::usual(100));
+    let limit = limit("100/s", mode, OnLoss::Closed);
+    let whole = limit.bucket.unwrap().whole;
+    let mut lessor = Lessor::new(whole, LeasePlan::usual(100), Tick(0));
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    assert!(matches!(take(&mut seat, &limit, 0), Here::Ask(_)));
+
+    answer(&mut seat, &mut lessor, 1);
+
+    assert!(matches!(take(&mut seat, &limit, 2), Here::Passed(By::Seat)));
+    assert_eq!(seat.ahead(Tick(2)), 0);
+    seat.give_back(&limit, &nobody(), By::Seat, Tick(3), 1);
+    assert_eq!(seat.ahead(Tick(3)), 1);
+    // What is left goes back at the end.
+    let last = seat.close(Tick(4), &mut Rng::new(1));
+    assert!(matches!(last, Some(Message::Ask(ask)) if ask.returned == 1 && ask.wanted == 0));
+}
+
+#[test]
+fn without_an_answer_a_key_is_lost_until_it_is_asked_again_in_a_while() {
+    let mode = FleetMode::Lease(LeasePlan::usual(100));
+    let limit = limit("100/s", mode, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    take(&mut seat, &limit, 0);
+    let asked = message(&mut seat, 0).unwrap();
+
+    seat.unanswered(&asked, Tick(8_000));
+
+    assert!(matches!(take(&mut seat, &limit, 9_000), Here::Lost));
+    assert_eq!(seat.due_at(), Some(Tick(8_000 + RETRY_US)));
+    assert_eq!(message(&mut seat, 9_000), Some(asked));
+    assert_eq!(seat.due_at(), None);
+}
+
+#[test]
+fn a_key_that_is_asked_for_often_is_leased_until_it_has_cooled_down() {
+    let limit = limit("100000/s", FleetMode::Shared, OnLoss::Closed);
+    let whole = limit.bucket.unwrap().whole;
+    let mut lessor = Lessor::new(whole, LeasePlan::usual(whole.burst()), Tick(0));
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    for number in 0..200 {
+        let here = take(&mut seat, &limit, number * 1_000);
+        assert!(matches!(here, Here::Store), "{here:?}");
+    }
+
+    assert!(matches!(take(&mut seat, &limit, 200_000), Here::Ask(_)));
+    answer(&mut seat, &mut lessor, 200_000);
+    let here = take(&mut seat, &limit, 200_001);
+    assert!(matches!(here, Here::Passed(By::Seat)) && seat.is_hot());
+
+    let later = 20 * SECOND;
+    for second in 0..14 {
+        take(&mut seat, &limit, later + second * SECOND);
+        if message(&mut seat, later + second * SECOND).is_some() {
+            break;
+        }
+    }
+    let here = take(&mut seat, &limit, later + 14 * SECOND);
+    assert!(matches!(here, Here::Store), "{here:?}");
+}
+
+#[test]
+fn without_the_store_each_limit_does_what_it_says() {
+    let apart = |on_loss| {
+        let limit = limit("100/s", FleetMode::Shared, on_loss);
+        let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+        let passed = (0..50).filter(|_| {
+            let here = seat.take_apart(&limit, &nobody(), Tick(0), 1);
+            matches!(here, Some(Here::Passed(_)))
+        });
+        passed.count()
+    };
+
+    assert_eq!(apart(OnLoss::Closed), 0);
+    assert_eq!(apart(OnLoss::Open), 50);
+    // One part in ten, as it has never heard of others.
+    assert_eq!(apart(OnLoss::Local), 10);
+}
+
+#[test]
+fn a_reporting_key_says_what_it_has_spent() {
+    let mode = FleetMode::Aggregate(AggregatePlan::usual(100));
+    let limit = limit("100/s", mode, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    assert!(matches!(take(&mut seat, &limit, 0), Here::Passed(By::Seat)));
+    assert_eq!(seat.unreported(), 1);
+
+    let said = message(&mut seat, 0).unwrap();
+
+    assert!(matches!(said, Message::Report(report) if report.spent == 1));
+    let credits = limit.bucket.unwrap().whole.credits_when_full();
+    seat.answered(&said, Reply::Told(Told { seq: 1, credits }), Tick(1));
+    assert_eq!(seat.unreported(), 0);
+}

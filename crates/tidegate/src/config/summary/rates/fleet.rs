@@ -1,0 +1,97 @@
+//! What a limit over all gateways promises, in numbers.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_core::rate::share::{OnLoss, aggregate, divided, lease};
+use tidegate_core::rate::{BucketSpec, Rate, Spec};
+use tidegate_gateway::rate::{FleetMode, FleetPlan, LimitPlan};
+
+/// What is asked for, as a multiple of the rate, where a bound depends on it.
+const OFFERED: u64 = 10;
+/// For a report and its answer to arrive, in microseconds.
+const DELAY_US: u64 = 8_000;
+
+/// Lines about `limit`, shared by `nodes` gateways.
+pub(super) fn show(
+    f: &mut fmt::Formatter<'_>,
+    limit: &LimitPlan,
+    plan: FleetPlan,
+    nodes: u32,
+) -> fmt::Result {
+    let Spec::Bucket(whole) = limit.spec else {
+        writeln!(
+            f,
+            "    over all gateways, mode shared: the store is asked for each request"
+        )?;
+        return writeln!(f, "    while the store is away {}", in_words(plan.on_loss));
+    };
+    writeln!(
+        f,
+        "    over all gateways, mode {}",
+        bound(&whole, limit, plan, nodes)
+    )?;
+    let local = match plan.on_loss {
+        OnLoss::Local => {
+            let most = divided::worst_apart(&whole, nodes, limit.rate.period_us);
+            format!(
+                "each goes on with its part: {nodes} gateways let at most {most} pass in any {}",
+                period(limit.rate)
+            )
+        }
+        other => in_words(other).to_owned(),
+    };
+    writeln!(f, "    while the store is away {local}")
+}
+
+fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> String {
+    let (period_us, words) = (limit.rate.period_us, period(limit.rate));
+    match plan.mode {
+        FleetMode::Shared => "shared: the store is asked for each request".to_owned(),
+        FleetMode::Lease(plan) => {
+            let most = lease::worst_in(whole, &plan, nodes, period_us);
+            format!(
+                "lease: the same from the first request on, and at most {most} in any {words} with {nodes} gateways, which \
+                 may use tokens up to {} after the store gave them",
+                span(plan.ttl_us)
+            )
+        }
+        FleetMode::Divided => match divided::one_node(whole, nodes, period_us) {
+            Ok(one) => format!(
+                "divided: the same together, and at one of {nodes} gateways at most {one} in any {words}"
+            ),
+            Err(error) => format!("divided: not among {nodes} gateways, {error}"),
+        },
+        FleetMode::Aggregate(plan) => {
+            let per_s = u128::from(limit.rate.tokens) * 1_000_000 / u128::from(period_us);
+            let offered = u64::try_from(per_s)
+                .unwrap_or(u64::MAX)
+                .saturating_mul(OFFERED);
+            let over = plan.overshoot(nodes, offered, DELAY_US);
+            let most = aggregate::worst_in(whole, over, period_us);
+            format!(
+                "aggregate, reports every {}: up to {over} more, {most} in any {words}, when {nodes} gateways are asked for \
+                 {OFFERED} times the rate; all of it is paid back",
+                span(plan.every_us)
+            )
+        }
+    }
+}
+
+const fn in_words(on_loss: OnLoss) -> &'static str {
+    match on_loss {
+        OnLoss::Local => "each goes on with its part",
+        OnLoss::Open => "everything passes",
+        OnLoss::Closed => "nothing passes: 503 limit_store_away",
+    }
+}
+
+/// `min` of `10/min`.
+fn period(rate: Rate) -> String {
+    let any = Rate { tokens: 1, ..rate }.to_string();
+    any.strip_prefix("1/").unwrap_or(&any).to_owned()
+}
+
+fn span(us: u64) -> String {
+    humantime::format_duration(Duration::from_micros(us)).to_string()
+}
