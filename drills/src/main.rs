@@ -22,6 +22,7 @@ mod limiter_sockets;
 mod limits_fleet;
 mod limits_hot_key;
 mod limits_store_lost;
+mod limits_dependency;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -72,6 +73,7 @@ const DRILLS: &[Drill] = &[
     limits_fleet::DRILL,
     limits_store_lost::DRILL,
     limits_hot_key::DRILL,
+    limits_dependency::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

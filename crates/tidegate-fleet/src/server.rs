@@ -29,6 +29,7 @@ use crate::api::{Api, EVENTS_PATH, Problem, WAIT_MS_MAX};
 use crate::counts::{Counts, Tally};
 use crate::drain::drain;
 use crate::mint::Mint;
+use crate::permits::PermitDoor;
 use crate::plan::SidecarPlan;
 use crate::stream::{Arrival, Watched};
 
@@ -78,12 +79,17 @@ enum Listener {
 }
 
 impl Sidecar {
-    /// Starts serving what `desk` knows, in a thread of its own. New sessions get ids of `mint`.
+    /// Starts serving, in a thread of its own, what a desk knows, if there are sessions (new ones get ids of the mint),
+    /// and what is behind `permits`.
     ///
     /// # Errors
     ///
     /// When it cannot listen.
-    pub fn start(plan: SidecarPlan, desk: Desk, mint: Mint) -> Result<Self, SidecarError> {
+    pub fn start(
+        plan: SidecarPlan,
+        sessions: Option<(Desk, Mint)>,
+        permits: PermitDoor,
+    ) -> Result<Self, SidecarError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -104,7 +110,7 @@ impl Sidecar {
         let file = listen.file();
         let counts = Arc::new(Counts::default());
         let shared = Arc::new(Shared {
-            router: Api::new(desk, mint, plan.timeout).router(),
+            router: Api::new(sessions, permits, plan.timeout).router(),
             requests: Semaphore::new(plan.requests_max),
             polls: Semaphore::new((plan.connections_max / 2).max(1)),
             connections: Arc::new(Semaphore::new(plan.connections_max)),

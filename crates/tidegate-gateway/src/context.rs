@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::breaker::CallBreaker;
 use crate::cohort::Cohorts;
-use crate::dependency::Dependency;
+use crate::dependency::{Dependency, Held};
 use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
@@ -31,6 +31,8 @@ pub struct Shared {
     pub apps: Vec<App>,
     /// What is more to a dependency than its door, in the plan's order.
     pub dependencies: Vec<Dependency>,
+    /// What is held of them by permit.
+    pub(crate) permits: Held,
     /// The clock all of them go by.
     pub clock: Clock,
     /// What health probes are told.
@@ -126,6 +128,7 @@ impl Shared {
                 breaker: breaker(app, seed),
             })
             .collect();
+        let permits = Held::new(plan.dependencies.len(), seed);
         let dependencies = plan.dependencies.iter().zip(plan.apps.len()..);
         let dependencies = dependencies
             .map(|(dependency, app)| Dependency::new(dependency, app, clock.now()))
@@ -136,6 +139,7 @@ impl Shared {
             plan,
             apps,
             dependencies,
+            permits,
             clock,
             cohorts: Cohorts::default(),
             desk,

@@ -4,6 +4,7 @@
 //! and a slot are guards: whatever becomes of the request's future, what it took is given back.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -190,6 +191,30 @@ impl Gate {
         entry
     }
 
+    /// `count` slots now, or none: whoever needs several does not wait for them. For doors without a decision log, which
+    /// knows of no such thing.
+    pub(crate) fn enter_all(
+        thread: &Arc<Thread>,
+        app: usize,
+        now: Mono,
+        facts: Facts,
+        count: NonZeroU32,
+    ) -> Result<Vec<Slot>, Turned> {
+        let gate = &thread.shared.apps[app].gate;
+        debug_assert!(
+            gate.journal.is_none(),
+            "its decisions would not be written down"
+        );
+        let (taken, woken) = {
+            let mut state = gate.lock();
+            let taken = state.take_all(now, &facts, count);
+            (taken, state.deliver())
+        };
+        wake(woken);
+        let slot = |ticket| Slot::new(thread, app, &facts, ticket, now);
+        taken.map(|tickets| tickets.into_iter().map(slot).collect())
+    }
+
     /// A slot in any case, and what enforcing would have done.
     pub fn enter_shadow(
         thread: &Arc<Thread>,
@@ -283,6 +308,42 @@ impl State {
             let limit = self.admission.limit();
             journal.record(now, &event, &outcome, &self.actions, limit);
         }
+    }
+
+    /// `count` slots, or none.
+    fn take_all(
+        &mut self,
+        now: Mono,
+        facts: &Facts,
+        count: NonZeroU32,
+    ) -> Result<Vec<Ticket>, Turned> {
+        let Self {
+            admission, actions, ..
+        } = self;
+        let snapshot = admission.snapshot();
+        let free = snapshot.limit.saturating_sub(snapshot.in_flight);
+        let mut tickets = Vec::new();
+        let mut refused = (free < count.get()).then_some(Reason::QueueFull);
+        while refused.is_none() && tickets.len() < count.get() as usize {
+            match admission.arrive(now, facts, actions) {
+                Arrival::Admitted(ticket) => tickets.push(ticket),
+                Arrival::Refused(reason) => refused = Some(reason),
+                Arrival::Queued { ticket, .. } => {
+                    admission.cancel(now, ticket, actions);
+                    refused = Some(Reason::QueueFull);
+                }
+            }
+        }
+        let Some(reason) = refused else {
+            return Ok(tickets);
+        };
+        for ticket in tickets {
+            admission.done(now, ticket, Ending::Ignored, actions);
+        }
+        Err(Turned {
+            reason,
+            drain: admission.drain(),
+        })
     }
 
     fn first_byte(&mut self, at: Mono, ticket: Ticket) {

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::admin::Admin;
 use crate::connections::Connections;
 use crate::context::{Shared, Thread};
-use crate::dependency::Egress;
+use crate::dependency::{Egress, Permits, take_back};
 use crate::drain::Drain;
 use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
@@ -161,6 +161,12 @@ impl Gateway {
         all.filter_map(|dependency| Some((dependency.plan.name(), dependency.listens.get()?)))
     }
 
+    /// What gives permits for calls to dependencies.
+    pub fn permits(&self) -> Permits {
+        let first = self.threads.first().expect("a gateway has a thread");
+        Permits::new(Arc::clone(first))
+    }
+
     /// The gateway at this moment.
     pub fn status(&self) -> Status {
         Status::of(&self.threads, &self.connections)
@@ -212,6 +218,9 @@ impl Gateway {
                 .push(threads::start_other(runtime, thread, incoming, stage)?);
         }
 
+        if !self.shared.dependencies.is_empty() {
+            first_runtime.spawn(take_back(Arc::clone(&first_thread)));
+        }
         let listener = {
             let _entered = first_runtime.enter();
             let server = Arc::new(Server::new(Arc::clone(&first_thread)));

@@ -194,6 +194,8 @@ pub struct RoutePlan {
     pub patience: Duration,
     /// What it has to do with sessions, where the application has any.
     pub session: RouteSession,
+    /// The dependencies that it calls by itself, by their places in [`Plan::dependencies`].
+    pub dependencies: Vec<usize>,
 }
 
 /// Which requests a route takes: all of the conditions hold.

@@ -19,6 +19,7 @@ use crate::breaker::CallBreaker;
 use crate::classify::{self, Label};
 use crate::cohort;
 use crate::context::{Conn, Thread};
+use crate::dependency::tags::{self, Busy};
 use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
@@ -73,7 +74,7 @@ pub async fn handle(
         Err(Left::Turned(turned)) => return visit.turned(turned),
         Err(Left::Rate(refused)) => return visit.over_rate(&refused),
         Err(Left::StoreAway) => return visit.refuse(Refusal::StoreAway, Duration::ZERO),
-        Err(Left::Breaker(wait)) => return visit.refuse(Refusal::Breaker, wait),
+        Err(Left::Busy((refusal, wait))) => return visit.refuse(refusal, wait),
         // Counted when it left the queue.
         Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
     };
@@ -144,7 +145,11 @@ impl Visit<'_> {
         let breaker = self.breaker();
         if let Some(wait) = breaker.and_then(|breaker| breaker.refuses_for(self.now)) {
             self.arrived();
-            return Err(Left::Breaker(wait));
+            return Err(Left::Busy((Refusal::Breaker, wait)));
+        }
+        if let Err(busy) = tags::look(self.thread, self.calls()) {
+            self.arrived();
+            return Err(Left::Busy(busy));
         }
         let asked = self.asked(headers, None);
         if let Err(refused) = charge.take(Stage::Edge, &asked).await {
@@ -182,7 +187,7 @@ impl Visit<'_> {
             self.require_store(&guest)?;
             self.charge_known(&guest, headers, charge).await?;
             let slot = self.enter(facts, expects_continue, upload).await?;
-            return Ok((self.watched(slot)?, guest));
+            return Ok((self.ready(slot, facts)?, guest));
         }
 
         self.label.class = facts.class;
@@ -200,7 +205,7 @@ impl Visit<'_> {
         if let Guest::Known(_) = guest {
             slot.send(self.now, facts.class);
         }
-        Ok((self.watched(slot)?, guest))
+        Ok((self.ready(slot, facts)?, guest))
     }
 
     /// Asks for the session, and gives the request the class that it earns, or else the `usual` one.
@@ -315,19 +320,32 @@ impl Visit<'_> {
             .filter(|_| app.plan.mode == Mode::Enforce)
     }
 
-    /// Has the breaker told what becomes of the request in `slot`, which has not been sent.
-    fn watched(&self, mut slot: Slot) -> Result<Slot, Left> {
-        let Some(breaker) = self.breaker() else {
-            return Ok(slot);
-        };
-        match breaker.admit(self.thread.shared.clock.now()) {
+    /// The dependencies that the route calls by itself, where they bind.
+    fn calls(&self) -> &[usize] {
+        match self.plan().mode {
+            Mode::Enforce => &self.plan().routes[self.label.route].dependencies,
+            Mode::Shadow => &[],
+        }
+    }
+
+    /// Takes what the request in `slot`, which has not been sent, needs of dependencies, and has the breaker told what
+    /// becomes of it.
+    fn ready(&self, mut slot: Slot, facts: Facts) -> Result<Slot, Left> {
+        let now = self.thread.shared.clock.now();
+        let others = tags::take(self.thread, self.calls(), now, facts);
+        let call = others.and_then(|others| {
+            slot.hold_with(others);
+            let call = self.breaker().map(|breaker| breaker.admit(now));
+            call.transpose().map_err(|wait| (Refusal::Breaker, wait))
+        });
+        match call {
             Ok(call) => {
                 slot.tell(call);
                 Ok(slot)
             }
-            Err(wait) => {
+            Err(busy) => {
                 slot.give_back();
-                Err(Left::Breaker(wait))
+                Err(Left::Busy(busy))
             }
         }
     }
@@ -428,8 +446,8 @@ enum Left {
     Rate(Refused),
     /// It needs its session, and the store is away.
     StoreAway,
-    /// The application does not answer, and is asked again only after so long.
-    Breaker(Duration),
+    /// The application, or something that its route calls, cannot be asked now.
+    Busy(Busy),
     /// Its body broke off.
     Body(Refusal),
 }

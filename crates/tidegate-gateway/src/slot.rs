@@ -36,6 +36,8 @@ pub struct Slot {
     outcome: Outcome,
     /// Who wants to hear whether there was an answer.
     call: Option<Call>,
+    /// What is held of dependencies meanwhile. It ends as this does.
+    with: Vec<Self>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +92,7 @@ impl Slot {
             caller: Caller::Waits,
             outcome: Outcome::Unfinished,
             call: None,
+            with: Vec::new(),
         }
     }
 
@@ -114,9 +117,14 @@ impl Slot {
         self.class = class;
     }
 
-    /// Has `call` told whether there is an answer.
-    pub(crate) fn tell(&mut self, call: Call) {
-        self.call = Some(call);
+    /// Has `call`, if there is one, told whether there is an answer.
+    pub(crate) fn tell(&mut self, call: Option<Call>) {
+        self.call = call;
+    }
+
+    /// Holds `others` for as long as this is held.
+    pub(crate) fn hold_with(&mut self, others: Vec<Self>) {
+        self.with = others;
     }
 
     /// Gives it back: nothing has been sent, and its request counts otherwise.
@@ -209,6 +217,12 @@ impl Slot {
         at.minus(self.sent.since(self.started))
     }
 
+    /// Ends as another one did.
+    fn end_as(mut self, outcome: Outcome, caller: Caller) {
+        self.outcome = outcome;
+        self.caller = caller;
+    }
+
     fn completion(&self, now: Mono) -> Option<Completion> {
         match (self.outcome, self.caller) {
             (_, Caller::ToldOff) => Some(Completion::Late),
@@ -236,6 +250,9 @@ impl Drop for Slot {
             FirstByte::NotYet | FirstByte::Told => None,
         };
         app.gate.done(now, self.ticket, first_byte, self.ending);
+        for other in std::mem::take(&mut self.with) {
+            other.end_as(self.outcome, self.caller);
+        }
         if let Some(completion) = self.completion(now) {
             let slot_time = now.since(self.started);
             self.thread

@@ -76,6 +76,10 @@ pub enum Refusal {
     Breaker,
     /// The store of a rate limit is away, and the limit lets nothing pass then.
     LimitStoreAway,
+    /// As many use something that it depends on as may.
+    DependencyFull,
+    /// Something that it depends on has been asked as often as it may be.
+    DependencyRate,
 }
 
 /// Whether the connection goes on after a refusal.
@@ -89,7 +93,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -122,6 +126,8 @@ impl Refusal {
         Self::RateNever,
         Self::Breaker,
         Self::LimitStoreAway,
+        Self::DependencyFull,
+        Self::DependencyRate,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -214,6 +220,9 @@ impl Refusal {
             Self::RateNever => Row::plain("rate_never", StatusCode::FORBIDDEN),
             Self::Breaker => Row::capacity("breaker"),
             Self::LimitStoreAway => Row::capacity("limit_store_away"),
+            Self::DependencyFull => Row::capacity("dependency_full"),
+            // No client's own quota, so no 429.
+            Self::DependencyRate => Row::capacity("dependency_rate"),
         }
     }
 }

@@ -7,6 +7,7 @@ mod explain;
 mod limit;
 mod log;
 mod online;
+mod permits;
 mod run;
 mod secrets;
 mod session;

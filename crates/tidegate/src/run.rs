@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidegate_core::limit::Kind;
-use tidegate_fleet::{Mint, Minted, Sidecar, Tally};
+use tidegate_fleet::{Mint, Minted, PermitDoor, Sidecar, Tally};
 use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::Counted;
 use tidegate_gateway::plan::{AppPlan, Plan};
@@ -19,7 +19,7 @@ use tidegate_store::redis::{Redis, Use};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Setup, capped};
-use crate::secrets;
+use crate::{permits, secrets};
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -50,9 +50,11 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen()?;
     let desk = start_desk(&mut setup)?;
     // Before the gateway, so that an application that is ready finds it.
-    let sidecar = start_sidecar(&setup, desk.as_ref())?;
+    let door = PermitDoor::default();
+    let sidecar = start_sidecar(&setup, desk.as_ref(), &door)?;
     let sharing = start_sharing(&setup)?;
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
+    door.open(permits::giver(gateway.permits()));
     if let Some(sidecar) = &sidecar {
         let tally = sidecar.teller();
         gateway.count_for(Box::new(move || sidecar_counts(&tally())));
@@ -131,10 +133,24 @@ fn start_sharing(setup: &Setup) -> anyhow::Result<Option<Sharing>> {
 }
 
 /// Starts what applications on this machine ask, if they may.
-pub(crate) fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Result<Option<Sidecar>> {
-    let (Some(plan), Some(desk)) = (&setup.sidecar, desk) else {
+pub(crate) fn start_sidecar(
+    setup: &Setup,
+    desk: Option<&Desk>,
+    door: &PermitDoor,
+) -> anyhow::Result<Option<Sidecar>> {
+    let Some(plan) = &setup.sidecar else {
         return Ok(None);
     };
+    let sessions = match desk {
+        Some(desk) => Some((desk.clone(), mint(setup, desk)?)),
+        None => None,
+    };
+    let sidecar = Sidecar::start(plan.clone(), sessions, door.clone())?;
+    Ok(Some(sidecar))
+}
+
+/// What draws the ids of new sessions.
+fn mint(setup: &Setup, desk: &Desk) -> anyhow::Result<Mint> {
     // With the fleet's keys: those of all applications are the same.
     let sessions = setup
         .gateway
@@ -143,15 +159,14 @@ pub(crate) fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Resul
         .find_map(|app| app.sessions.clone());
     let sessions = sessions.context("there are no sessions to ask for")?;
     let rest = desk.plan().lives.signed_in.absolute;
-    let mint = Mint::new(move |tag| {
+    Ok(Mint::new(move |tag| {
         let fresh = fresh(&sessions, tag, rest);
         Minted {
             id: fresh.id,
             set_cookie: fresh.set_cookie,
             successor: fresh.successor,
         }
-    });
-    Ok(Some(Sidecar::start(plan.clone(), desk.clone(), mint)?))
+    }))
 }
 
 /// The metrics of a sidecar.

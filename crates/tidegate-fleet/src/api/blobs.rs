@@ -29,7 +29,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     asked.only(&[])?;
     let fields = Fields::Only([name.clone()].into());
-    let seen = seen(api.desk.open(&id, None, &fields, budget).await)?;
+    let seen = seen(api.desk()?.open(&id, None, &fields, budget).await)?;
     let missing = || {
         Problem::new(
             StatusCode::NOT_FOUND,
@@ -44,7 +44,7 @@ pub(crate) async fn show(
     }
     let value = match attribute.value.format {
         Format::Pointer => {
-            let value = api.desk.blob(&seen.id, &attribute.value, budget).await?;
+            let value = api.desk()?.blob(&seen.id, &attribute.value, budget).await?;
             value.ok_or_else(missing)?
         }
         _ => attribute.value.clone(),
@@ -75,7 +75,7 @@ pub(crate) async fn put(
         }],
         key: idempotency_key(&headers)?,
     };
-    patched_answer(api.desk.patch(&id, None, patch, budget).await?)
+    patched_answer(api.desk()?.patch(&id, None, patch, budget).await?)
 }
 
 /// The format that `Content-Type` says.

@@ -38,7 +38,7 @@ pub(crate) async fn next(State(api): State<Arc<Api>>, asked: Asked) -> Result<Re
             group: name(&asked, "group")?,
             member: name(&asked, "consumer")?,
         };
-        let events = api.desk.events(&consumer, most, wait).await?;
+        let events = api.desk()?.events(&consumer, most, wait).await?;
         return Ok(answer(StatusCode::OK, &json!({ "events": shown(&events) })));
     };
     for key in ["group", "consumer"] {
@@ -50,7 +50,7 @@ pub(crate) async fn next(State(api): State<Arc<Api>>, asked: Asked) -> Result<Re
         }
     }
     let after = Position::parse(after).map_err(|why| Problem::invalid("after", why.to_string()))?;
-    let (events, next) = api.desk.events_after(&after, most, wait).await?;
+    let (events, next) = api.desk()?.events_after(&after, most, wait).await?;
     Ok(answer(
         StatusCode::OK,
         &json!({ "events": shown(&events), "next": next.to_string() }),
@@ -73,7 +73,7 @@ pub(crate) async fn ack(
     let events = events
         .collect::<Result<Vec<_>, _>>()
         .map_err(|why| Problem::invalid("events", why.to_string()))?;
-    let acked = api.desk.acknowledge(&group, &events).await?;
+    let acked = api.desk()?.acknowledge(&group, &events).await?;
     Ok(answer(StatusCode::OK, &json!({ "acked": acked })))
 }
 

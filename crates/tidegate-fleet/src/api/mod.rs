@@ -4,6 +4,7 @@ mod blobs;
 mod events;
 mod input;
 mod parts;
+mod permits;
 mod problem;
 mod sessions;
 mod users;
@@ -16,12 +17,13 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any, delete, get, post, put};
+use axum::routing::{MethodRouter, delete, get, post, put};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use tidegate_store::desk::Desk;
 
 use crate::mint::Mint;
+use crate::permits::PermitDoor;
 
 pub(crate) use events::WAIT_MS_MAX;
 pub(crate) use problem::Problem;
@@ -40,8 +42,9 @@ const KEYED: [(&str, &str); 2] = [
 
 /// What the handlers work with.
 pub(crate) struct Api {
-    desk: Desk,
-    mint: Mint,
+    /// Where sessions are kept, if they are, and where their ids come from.
+    sessions: Option<(Desk, Mint)>,
+    permits: PermitDoor,
     /// Longest time for an answer.
     timeout: Duration,
 }
@@ -54,13 +57,35 @@ type Route = (
 );
 
 impl Api {
-    /// The API over `desk`.
-    pub(crate) const fn new(desk: Desk, mint: Mint, timeout: Duration) -> Self {
+    /// The API over what keeps sessions, if anything does, and over what gives permits.
+    pub(crate) const fn new(
+        sessions: Option<(Desk, Mint)>,
+        permits: PermitDoor,
+        timeout: Duration,
+    ) -> Self {
         Self {
-            desk,
-            mint,
+            sessions,
+            permits,
             timeout,
         }
+    }
+
+    fn desk(&self) -> Result<&Desk, Problem> {
+        Ok(&self.sessions()?.0)
+    }
+
+    fn mint(&self) -> Result<&Mint, Problem> {
+        Ok(&self.sessions()?.1)
+    }
+
+    fn sessions(&self) -> Result<&(Desk, Mint), Problem> {
+        self.sessions.as_ref().ok_or_else(|| {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                "no_sessions",
+                "the configuration has no section [sessions]",
+            )
+        })
     }
 
     /// Every path with its handler.
@@ -104,7 +129,17 @@ fn routes() -> Vec<Route> {
         ("/v1/users/{uid}/sign-out", &["post"], post(users::sign_out)),
         (EVENTS_PATH, &["get"], get(events::next)),
         ("/v1/events/ack", &["post"], post(events::ack)),
-        ("/v1/permits", &["post"], any(permits)),
+        ("/v1/permits", &["post"], post(permits::acquire)),
+        (
+            "/v1/permits/{permit}",
+            &["delete"],
+            delete(permits::release),
+        ),
+        (
+            "/v1/permits/{permit}/renew",
+            &["post"],
+            post(permits::renew),
+        ),
         ("/v1/openapi.json", &["get"], get(openapi)),
     ]
 }
@@ -135,15 +170,6 @@ async fn openapi() -> Response {
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
-}
-
-/// The place of permits for calls to dependencies is kept.
-async fn permits() -> Problem {
-    Problem::new(
-        StatusCode::NOT_IMPLEMENTED,
-        "not_implemented",
-        "permits for calls to dependencies come later",
-    )
 }
 
 async fn no_such_path() -> Problem {

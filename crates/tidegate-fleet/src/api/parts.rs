@@ -22,6 +22,9 @@ pub(crate) struct UserRef(pub(crate) Uid);
 /// The name of an attribute in the path.
 pub(crate) struct NameRef(pub(crate) Name);
 
+/// The permit in the path.
+pub(crate) struct PermitRef(pub(crate) String);
+
 /// What the path is asked with.
 pub(crate) struct Asked(BTreeMap<String, String>);
 
@@ -93,6 +96,14 @@ impl FromRequestParts<Arc<Api>> for UserRef {
         Uid::new(text)
             .map(Self)
             .map_err(|why| Problem::invalid("uid", why.to_string()))
+    }
+}
+
+impl FromRequestParts<Arc<Api>> for PermitRef {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Problem> {
+        part(parts, "permit").await.map(Self)
     }
 }
 

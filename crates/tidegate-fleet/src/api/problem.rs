@@ -8,7 +8,7 @@ use tidegate_core::session::{Gone, Name};
 use tidegate_store::desk::DeskError;
 
 /// When to ask again what is refused for the moment, in seconds.
-const RETRY_AFTER_S: u32 = 1;
+const RETRY_AFTER_S: u64 = 1;
 
 /// Why there is no other answer.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(crate) struct Problem {
     detail: String,
     /// The part of the request that it is about.
     field: Option<String>,
-    /// Whether the same may work in a moment.
-    retry: bool,
+    /// When the same may work, in seconds, if it is refused for the moment.
+    retry: Option<u64>,
     /// Members that only this reason has.
     more: Map<String, Value>,
 }
@@ -32,7 +32,7 @@ impl Problem {
             reason,
             detail: detail.into(),
             field: None,
-            retry: false,
+            retry: None,
             more: Map::new(),
         }
     }
@@ -45,7 +45,7 @@ impl Problem {
     /// What is refused for the moment.
     pub(crate) fn away(reason: &'static str, detail: impl Into<String>) -> Self {
         Self {
-            retry: true,
+            retry: Some(RETRY_AFTER_S),
             ..Self::new(StatusCode::SERVICE_UNAVAILABLE, reason, detail)
         }
     }
@@ -90,6 +90,14 @@ impl Problem {
     pub(crate) fn about(self, field: impl Into<String>) -> Self {
         Self {
             field: Some(field.into()),
+            ..self
+        }
+    }
+
+    /// The same, which may work after so many seconds.
+    pub(crate) fn again_after(self, seconds: u64) -> Self {
+        Self {
+            retry: Some(seconds),
             ..self
         }
     }
@@ -142,8 +150,8 @@ impl IntoResponse for Problem {
         let kind = HeaderValue::from_static("application/problem+json");
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if self.retry {
-            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        if let Some(seconds) = self.retry {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

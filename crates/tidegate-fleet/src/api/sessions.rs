@@ -55,8 +55,8 @@ pub(crate) async fn show(
     asked.only(&["fields", "touch"])?;
     let fields = fields(asked.text("fields"))?;
     let visit = match asked.text("touch") {
-        None | Some("true") => api.desk.open(&id, None, &fields, budget).await,
-        Some("false") => api.desk.show(&id, budget).await,
+        None | Some("true") => api.desk()?.open(&id, None, &fields, budget).await,
+        Some("false") => api.desk()?.show(&id, budget).await,
         Some(_) => return Err(Problem::invalid("touch", "it must be true or false")),
     };
     let mut seen = seen(visit)?;
@@ -87,7 +87,7 @@ pub(crate) async fn patch(
         ops,
         key: idempotency_key(&headers)?,
     };
-    let patched = api.desk.patch(&id, None, patch, budget).await?;
+    let patched = api.desk()?.patch(&id, None, patch, budget).await?;
     patched_answer(patched)
 }
 
@@ -145,7 +145,7 @@ async fn drawn(
     budget: Duration,
 ) -> Result<(Seen, Minted), Problem> {
     for _ in 0..DRAWS_MAX {
-        let minted = api.mint.draw(old.map(|old| old.tag()));
+        let minted = api.mint()?.draw(old.map(|old| old.tag()));
         let made = match (&user, &old) {
             (Some((uid, tier)), old) => {
                 let sign_in = SignIn {
@@ -154,14 +154,16 @@ async fn drawn(
                     uid: uid.clone(),
                     tier: tier.clone(),
                 };
-                api.desk.sign_in(sign_in, budget).await.map(Visit::Open)
+                api.desk()?.sign_in(sign_in, budget).await.map(Visit::Open)
             }
             (None, Some(old)) => {
                 let successor = minted.successor.clone();
-                api.desk.rotate(old, minted.id, successor, budget).await
+                api.desk()?.rotate(old, minted.id, successor, budget).await
             }
             (None, None) => {
-                let made = api.desk.create(minted.id, Vec::new(), Vec::new(), budget);
+                let made = api
+                    .desk()?
+                    .create(minted.id, Vec::new(), Vec::new(), budget);
                 made.await.map(Visit::Open)
             }
         };
@@ -191,7 +193,7 @@ pub(crate) async fn destroy(
             ));
         }
     };
-    let existed = api.desk.destroy(&id, reason, budget).await?;
+    let existed = api.desk()?.destroy(&id, reason, budget).await?;
     Ok(answer(
         StatusCode::OK,
         &serde_json::json!({ "existed": existed }),

@@ -22,7 +22,7 @@ pub(crate) async fn sessions(
     Budget(budget): Budget,
 ) -> Result<Response, Problem> {
     asked.only(&[])?;
-    let listed = api.desk.sessions_of(&uid, budget).await?;
+    let listed = api.desk()?.sessions_of(&uid, budget).await?;
     let listed: Vec<_> = (listed.iter())
         .map(|one| json!({ "session": one.id.to_string(), "last_used_ms": millis(one.last_used) }))
         .collect();
@@ -45,7 +45,7 @@ pub(crate) async fn sign_out(
     object.only(&["except"])?;
     let except = object.session_if_set("except")?;
     let done = api
-        .desk
+        .desk()?
         .sign_out_everywhere(&uid, except.as_ref(), budget)
         .await?;
     Ok(answer(

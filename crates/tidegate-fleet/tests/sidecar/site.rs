@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use serde_json::Value;
 use tidegate_core::session::{SessionId, SlotTag};
-use tidegate_fleet::{Listen, Mint, Minted, Sidecar, SidecarError, SidecarPlan};
+use tidegate_fleet::{Listen, Mint, Minted, PermitDoor, Sidecar, SidecarError, SidecarPlan};
 use tidegate_lab::peers::RedisServer;
 use tidegate_store::desk::{Backend, Desk, DeskPlan};
 use tidegate_store::redis::{Address, Arrangement, RedisPlan};
@@ -69,7 +69,7 @@ fn start_over(plan: SidecarPlan, desk: DeskPlan) -> Result<Sidecar, SidecarError
             successor: number.to_string().into_bytes(),
         }
     });
-    Sidecar::start(plan, desk, mint)
+    Sidecar::start(plan, Some((desk, mint)), PermitDoor::default())
 }
 
 impl Site {

@@ -26,6 +26,7 @@ fn route(name: &str, paths: &[&str], class: Option<Class>) -> RoutePlan {
         group: GroupId(0),
         patience: PATIENCE,
         session: crate::session::RouteSession::default(),
+        dependencies: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A call through the egress: one function, read from top to bottom.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use http::header::TRANSFER_ENCODING;
@@ -47,7 +48,7 @@ pub(super) async fn call(
         thread.recorder.answered(app, response.status());
         response
     };
-    let Entered { slot, mut token } = match enter(thread, at, now, facts).await {
+    let Entered { slots, mut token } = match enter(thread, at, now, facts, NonZeroU32::MIN).await {
         Ok(entered) => entered,
         Err(NoEntry {
             refusal,
@@ -61,6 +62,10 @@ pub(super) async fn call(
         finish(answer(refusal, Some(seconds)))
     };
 
+    let slot = slots
+        .into_iter()
+        .next()
+        .expect("whoever entered has a slot");
     forward::rewrite_outward(&mut head, &dependency.plan.app.upstream);
     forward::say_deadline(&mut head, facts.deadline, slot.sent());
     token.made(true);

@@ -1,5 +1,6 @@
 //! The door of a dependency, for a call that is about to be made.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::slot::Slot;
 
 /// What a call holds while it is under way.
 pub(crate) struct Entered {
-    pub(crate) slot: Slot,
+    /// As many as it weighs. The first is the one that tells how it ended.
+    pub(crate) slots: Vec<Slot>,
     pub(crate) token: Token,
 }
 
@@ -28,11 +30,13 @@ pub(crate) struct NoEntry {
 }
 
 /// Lets a call like `facts` to the dependency at `at` in, perhaps after a short wait. The cheapest refusal comes first.
+/// One that weighs more than 1 does not wait: two that each had a part of what they need would wait for each other.
 pub(crate) async fn enter(
     thread: &Arc<Thread>,
     at: usize,
     now: Mono,
     facts: Facts,
+    weight: NonZeroU32,
 ) -> Result<Entered, NoEntry> {
     let shared = &thread.shared;
     let dependency = &shared.dependencies[at];
@@ -59,24 +63,35 @@ pub(crate) async fn enter(
             });
         }
     };
-    let mut slot = match Gate::enter(thread, dependency.app, now, facts) {
-        Entry::Admitted(slot) => {
-            thread.recorder.admitted(dependency.app, facts.class, None);
-            slot
+    let admitted = || thread.recorder.admitted(dependency.app, facts.class, None);
+    let mut slots = if weight.get() > 1 {
+        match Gate::enter_all(thread, dependency.app, now, facts, weight) {
+            Ok(slots) => {
+                admitted();
+                slots
+            }
+            Err(turned) => return refuse(turned.reason.into(), turned.drain),
         }
-        Entry::Refused(turned) => return refuse(turned.reason.into(), turned.drain),
-        Entry::Waiting(wait) => wait_for(thread, dependency, &facts, wait).await?,
+    } else {
+        match Gate::enter(thread, dependency.app, now, facts) {
+            Entry::Admitted(slot) => {
+                admitted();
+                vec![slot]
+            }
+            Entry::Refused(turned) => return refuse(turned.reason.into(), turned.drain),
+            Entry::Waiting(wait) => vec![wait_for(thread, dependency, &facts, wait).await?],
+        }
     };
     if let Some(breaker) = breaker {
         match breaker.admit(shared.clock.now()) {
-            Ok(call) => slot.tell(call),
+            Ok(call) => slots[0].tell(Some(call)),
             Err(wait) => {
-                slot.give_back();
+                slots.into_iter().for_each(Slot::give_back);
                 return refuse(Refusal::Breaker, wait);
             }
         }
     }
-    Ok(Entered { slot, token })
+    Ok(Entered { slots, token })
 }
 
 /// Waits for a slot, but no longer than is configured.

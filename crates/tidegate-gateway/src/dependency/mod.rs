@@ -10,7 +10,9 @@
 mod call;
 mod egress;
 mod enter;
+mod permits;
 mod plan;
+pub(crate) mod tags;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -19,8 +21,10 @@ use tidegate_core::time::Mono;
 use tidegate_http::local::Listen;
 
 pub(crate) use self::egress::Egress;
+pub(crate) use self::permits::{Held, take_back};
+pub use self::permits::{NoPermit, Permit, Permits, Used, Wanted};
 pub use self::plan::{DependencyPlan, EgressPlan, PermitPlan};
-use crate::context::Thread;
+use crate::context::{Shared, Thread};
 use crate::rate::tick;
 
 /// One dependency with its state; its door is in [`Shared::apps`].
@@ -98,5 +102,13 @@ impl Drop for Token {
             let shared = &self.thread.shared;
             shared.dependencies[self.dependency].give_back(shared.clock.now());
         }
+    }
+}
+
+impl Shared {
+    /// The place of the dependency of this name.
+    fn dependency(&self, name: &str) -> Option<usize> {
+        let mut all = self.dependencies.iter();
+        all.position(|dependency| dependency.plan.name() == name)
     }
 }

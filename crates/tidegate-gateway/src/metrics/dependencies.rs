@@ -44,6 +44,7 @@ impl Source {
                 rows.gauge(&labels, gate.in_flight_by_class[class.index()])?;
             }
         }
+        self.dependency_permits(encoder)?;
         let help = "Calls to a dependency that wait for others to finish";
         let mut rows = gauge(encoder, "tidegate_dependency_waiting", help)?;
         for &(_, door) in &doors {
@@ -110,6 +111,30 @@ impl Source {
                 ];
                 rows.count(&labels, count)?;
             }
+        }
+        Ok(())
+    }
+
+    fn dependency_permits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(shared) = self.shared() else {
+            return Ok(());
+        };
+        let names = || {
+            shared
+                .dependencies
+                .iter()
+                .map(|it| it.plan.name())
+                .enumerate()
+        };
+        let help = "Permits for calls to a dependency that are held";
+        let mut rows = gauge(encoder, "tidegate_dependency_permits", help)?;
+        for (at, name) in names() {
+            rows.gauge(&[("dependency", name)], shared.permits.count(at) as u64)?;
+        }
+        let help = "Permits that went back because they were not renewed in time";
+        let mut rows = counter(encoder, "tidegate_dependency_permits_lapsed", help)?;
+        for (at, name) in names() {
+            rows.count(&[("dependency", name)], shared.permits.lapsed(at))?;
         }
         Ok(())
     }

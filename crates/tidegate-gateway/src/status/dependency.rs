@@ -11,7 +11,7 @@ use crate::context::Thread;
 use crate::dependency::Dependency;
 use crate::metrics::{Completion, total};
 
-/// One dependency: counts since the start, of calls, but for the first six.
+/// One dependency: counts since the start, of calls, but for the first seven.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DependencyStatus {
     /// Its name.
@@ -28,6 +28,12 @@ pub struct DependencyStatus {
     /// What its breaker lets through: `calls`, `probes` or `nothing`; absent when it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker_lets: Option<String>,
+    /// Permits that are held.
+    #[serde(default)]
+    pub permits: u64,
+    /// Permits that went back because they were not renewed in time.
+    #[serde(default)]
+    pub permits_lapsed: u64,
     /// Calls that were made, by what that was worth to the caller: `in_time`, `late`, `gone`.
     pub calls: BTreeMap<String, u64>,
     /// Calls that were not made, or had no answer, by reason; reasons that never were are left out.
@@ -40,13 +46,15 @@ impl DependencyStatus {
         let dependencies = threads.iter().take(1);
         dependencies
             .flat_map(|thread| &thread.shared.dependencies)
-            .map(|dependency| Self::of(threads, dependency))
+            .enumerate()
+            .map(|(at, dependency)| Self::of(threads, at, dependency))
             .collect()
     }
 
-    fn of(threads: &[Arc<Thread>], dependency: &Dependency) -> Self {
+    fn of(threads: &[Arc<Thread>], place: usize, dependency: &Dependency) -> Self {
         let at = dependency.app;
-        let door = &threads[0].shared.apps[at];
+        let shared = &threads[0].shared;
+        let door = &shared.apps[at];
         let gate = door.gate.snapshot();
         let classes = |count: &dyn Fn(Class) -> u64| Class::ALL.into_iter().map(count).sum::<u64>();
         let calls = Completion::ALL.map(|completion| {
@@ -76,6 +84,8 @@ impl DependencyStatus {
                 .breaker
                 .as_ref()
                 .map(|breaker| breaker.lets().to_owned()),
+            permits: shared.permits.count(place) as u64,
+            permits_lapsed: shared.permits.lapsed(place),
             calls: calls.into(),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
         }

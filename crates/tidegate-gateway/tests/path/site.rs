@@ -84,6 +84,7 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
         group: GroupId(0),
         patience: LONG,
         session: tidegate_gateway::session::RouteSession::default(),
+        dependencies: Vec::new(),
     };
     AppPlan {
         name: "shop".into(),

@@ -342,6 +342,7 @@ fn shop(address: SocketAddr) -> AppPlan {
             group: GroupId(0),
             patience: PATIENCE,
             session: tidegate_gateway::session::RouteSession::default(),
+            dependencies: Vec::new(),
         }],
         groups: Vec::new(),
         session_cookies: Vec::new(),

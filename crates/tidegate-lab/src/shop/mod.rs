@@ -8,13 +8,14 @@
 //! |---|---|
 //! | `/browse/…`, `/checkout…`, `/static/…`, `/account/…`, `/background/…`, any other | one job of the service time |
 //! | `/recommend/…` | the same, times the factor by which its dependency is slow |
+//! | `/product/…` | a job, and then a call of the slot's own for recommendations, where there are some to be had; the page comes with them or without |
 //! | `/hang?ms=N` | holds a slot for N ms |
 //! | `/page?bytes=N` | a job, then N bytes that hold the slot until all but the last piece is taken |
 //! | `/burn?us=N` | a slot that uses N µs of CPU time |
 //! | `/echo`, `/headers` | the request's body, or its header fields; no slot |
 //! | `/stats` | [`ShopStats`] as JSON; no slot |
 //! | `/times?work=serve`, `/times?work=recommend` | how long slots were held for it, in µs, one a line, if times are kept; no slot |
-//! | `/control?slots=N&recommend_factor=F&stall_ms=N` | changes the shop while it runs, or stops all work for N ms; no slot |
+//! | `/control?slots=N&recommend_factor=F&recommendations=A&stall_ms=N` | changes the shop while it runs, says at which address recommendations are to be had, or stops all work for N ms; no slot |
 
 mod body;
 mod plan;

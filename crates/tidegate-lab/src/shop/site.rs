@@ -78,6 +78,7 @@ async fn respond(
         "/burn" => Work::Burn(Duration::from_micros(number(&query, "us").unwrap_or(2_000))),
         "/page" => Work::Page(number(&query, "bytes").unwrap_or(262_144)),
         path if path.starts_with("/recommend") => Work::Recommend,
+        path if path.starts_with("/product") => Work::Product,
         _ => Work::Serve,
     };
 
@@ -107,6 +108,9 @@ fn control(slots: &Arc<Slots>, query: &str) -> Response<SiteBody> {
     if let Some(factor) = number(query, "recommend_factor") {
         slots.set_recommend_factor(factor);
     }
+    if let Some(address) = number(query, "recommendations") {
+        slots.set_recommendations(address);
+    }
     if let Some(millis) = number(query, "stall_ms") {
         slots.stall(Duration::from_millis(millis));
     }
@@ -127,7 +131,7 @@ fn times(slots: &Slots, query: &str) -> String {
     lines
 }
 
-/// The value of `name=…` in `query`, if it is there and a number of the wanted type.
+/// The value of `name=…` in `query`, if it is there and a number, or an address, of the wanted type.
 fn number<N: std::str::FromStr>(query: &str, name: &str) -> Option<N> {
     query
         .split('&')

@@ -1,6 +1,7 @@
 //! The slots and the queue in front of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 
 use super::stall::Stall;
 use super::{ServiceLaw, ShopPlan, ShopStats};
+use crate::load::{Request, raw};
 
 /// Different paths that are counted by name.
 const PATHS_MAX: usize = 1_000;
@@ -31,6 +33,8 @@ struct State {
     stats: ShopStats,
     waiting: VecDeque<Job>,
     recommend_factor: f64,
+    /// Where pages of products get theirs.
+    recommendations: Option<SocketAddr>,
     rng: Rng,
     stall: Stall,
     /// How long slots were held for [`Work::Serve`] and [`Work::Recommend`], stalls left out.
@@ -44,6 +48,8 @@ pub(super) enum Work {
     Serve,
     /// One that waits for the recommendation dependency too.
     Recommend,
+    /// One that then asks for recommendations itself.
+    Product,
     /// One of this length.
     Hang(Duration),
     /// One that uses this much CPU time.
@@ -79,6 +85,7 @@ impl Slots {
             stats,
             waiting: VecDeque::new(),
             recommend_factor: plan.recommend_factor,
+            recommendations: None,
             rng: Rng::new(plan.seed),
             stall: Stall::default(),
             times: [Vec::new(), Vec::new()],
@@ -114,6 +121,24 @@ impl Slots {
 
     pub(super) fn set_recommend_factor(&self, factor: f64) {
         self.lock().recommend_factor = factor;
+    }
+
+    pub(super) fn set_recommendations(&self, at: SocketAddr) {
+        self.lock().recommendations = Some(at);
+    }
+
+    /// Asks for recommendations, as an application does that has no timeout of its own: without an answer it waits.
+    async fn ask_for_recommendations(&self) {
+        let Some(at) = self.lock().recommendations else {
+            return;
+        };
+        let answer = raw::ask(at, &Request::get("/recommend/for-you")).await;
+        let found = answer.is_ok_and(|answer| answer.status == 200);
+        let stats = &mut self.lock().stats;
+        match found {
+            true => stats.pages_with += 1,
+            false => stats.pages_without += 1,
+        }
     }
 
     /// Nothing in a slot moves for `lasts` from now on.
@@ -169,7 +194,7 @@ impl Slots {
     fn length(&self, work: Work) -> Duration {
         let mut state = self.lock();
         let mean = match work {
-            Work::Serve | Work::Page(_) => self.plan.service,
+            Work::Serve | Work::Product | Work::Page(_) => self.plan.service,
             Work::Recommend => self.plan.service.mul_f64(state.recommend_factor),
             Work::Hang(length) => return length,
             Work::Burn(_) => return Duration::ZERO,
@@ -245,6 +270,10 @@ async fn work_off(slots: Arc<Slots>, mut job: Job) {
                 burn(time);
                 hand_over(&slots, job);
             }
+            Work::Product => {
+                slots.ask_for_recommendations().await;
+                hand_over(&slots, job);
+            }
             Work::Serve | Work::Recommend | Work::Hang(_) => hand_over(&slots, job),
         }
 
@@ -315,7 +344,7 @@ const fn kind(work: Work) -> Option<usize> {
     match work {
         Work::Serve => Some(0),
         Work::Recommend => Some(1),
-        Work::Hang(_) | Work::Burn(_) | Work::Page(_) => None,
+        Work::Product | Work::Hang(_) | Work::Burn(_) | Work::Page(_) => None,
     }
 }
 

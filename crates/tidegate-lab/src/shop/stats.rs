@@ -28,6 +28,12 @@ pub struct ShopStats {
     pub finished: u64,
     /// Of these: jobs whose caller had left by then.
     pub finished_dead: u64,
+    /// Pages that came with recommendations.
+    #[serde(default)]
+    pub pages_with: u64,
+    /// Pages that came without them, though there were some to be had.
+    #[serde(default)]
+    pub pages_without: u64,
     /// Connections open now.
     pub connections: u64,
     /// Requests received by path without its query; paths past the first 1,000 under `(more)`.

@@ -8,6 +8,7 @@ use tidegate_core::breaker::BreakerPlan;
 use tidegate_core::limit::Kind;
 use tidegate_core::queue::Discipline;
 use tidegate_gateway::breaker::{CallBreakerPlan, Judges};
+use tidegate_gateway::dependency::DependencyPlan;
 use tidegate_gateway::plan::{AppPlan, Mode, OnClientGone, UpstreamPlan};
 use tidegate_http::path;
 
@@ -30,13 +31,16 @@ const CONNECTIONS_WITHOUT_WORKERS_MIN: u32 = 1024;
 /// Nothing is held back in shadow mode, so the connections must not do it either.
 const CONNECTIONS_IN_SHADOW: u32 = 10_000;
 
-/// The applications at `[[app]]`; none of them may be at one of Tidegate's `own` addresses.
-pub(crate) fn apps(
-    root: &Section<'_>,
-    own: &[SocketAddr],
-    sessions: Option<&Sessions>,
-    problems: &Problems,
-) -> Vec<AppPlan> {
+/// What applications refer to.
+pub(crate) struct Around<'a> {
+    /// Tidegate's own addresses: none of them is an application's.
+    pub(crate) own: &'a [SocketAddr],
+    pub(crate) sessions: Option<&'a Sessions>,
+    pub(crate) dependencies: &'a [DependencyPlan],
+}
+
+/// The applications at `[[app]]`.
+pub(crate) fn apps(root: &Section<'_>, around: &Around<'_>, problems: &Problems) -> Vec<AppPlan> {
     let mut apps: Vec<AppPlan> = Vec::new();
     let mut names = Names::reserving("", "application");
     let nodes = root.sections("app", "[[app]]");
@@ -63,14 +67,14 @@ pub(crate) fn apps(
             &["reserve", "group", "route"],
             problems,
         );
-        let app = app(&section, &mut names, sessions, problems);
+        let app = app(&section, &mut names, around, problems);
         refuse_unreachable(&section, &app, &apps);
         refuse_own_address(
             &section,
             "upstream",
             "the application's",
             &app.upstream,
-            own,
+            around.own,
         );
         files::refuse_shared(&section, &app, &apps);
         apps.push(app);
@@ -101,9 +105,10 @@ pub(crate) fn workers_stated(root: &Section<'_>) -> u32 {
 fn app(
     section: &Section<'_>,
     names: &mut Names,
-    sessions: Option<&Sessions>,
+    around: &Around<'_>,
     problems: &Problems,
 ) -> AppPlan {
+    let sessions = around.sessions;
     let name = section.text("name");
     names.take(section, name);
     let workers = section.count_if_set("workers").map(non_zero);
@@ -111,7 +116,7 @@ fn app(
     let patience = section.span("patience");
     let groups = bulkheads::groups(section, workers, problems);
     let bulkheads = bulkheads::bulkheads(section, &groups, &limit, workers, problems);
-    let routes = route::routes(section, &groups, patience, sessions, problems);
+    let routes = route::routes(section, &groups, patience, around, problems);
     AppPlan {
         name: name.to_owned(),
         hosts: hosts(section),

@@ -137,10 +137,7 @@ fn dependency(
         egress,
         rate: rate(section),
         wait_max,
-        permits: PermitPlan {
-            lease: Duration::from_secs(10),
-            hold_max: Duration::from_secs(60),
-        },
+        permits: permits(section),
     }
 }
 
@@ -168,6 +165,7 @@ fn only_route(patience: Duration) -> RoutePlan {
         group: GroupId(0),
         patience,
         session: RouteSession::default(),
+        dependencies: Vec::new(),
     }
 }
 
@@ -255,6 +253,18 @@ fn rate(section: &Section<'_>) -> Option<(Rate, BucketSpec)> {
             None
         }
     }
+}
+
+fn permits(section: &Section<'_>) -> PermitPlan {
+    let (lease, hold_max) = (section.span("lease"), section.span("hold_max"));
+    if lease > hold_max && section.sound(&["lease", "hold_max"]) {
+        section.refuse(
+            "lease",
+            "`lease` is longer than `hold_max`, so no permit would ever be renewed",
+            "write lease ≤ hold_max",
+        );
+    }
+    PermitPlan { lease, hold_max }
 }
 
 fn breaker(section: &Section<'_>, timeout: Duration) -> Option<CallBreakerPlan> {

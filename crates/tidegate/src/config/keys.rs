@@ -423,6 +423,7 @@ pub(crate) const ROUTE: &[Key] = &[
         },
         Follows("the patience of the application"),
     ),
+    key("dependency", Texts("names of dependencies"), Each(&[])),
     key(
         "session",
         Choice(&["none", "optional", "required"]),

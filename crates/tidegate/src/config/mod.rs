@@ -122,7 +122,8 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let own: Vec<_> = admin.into_iter().chain([listener.address]).collect();
     let store = store::store(&top, app::workers_stated(&top), problems);
     let sessions = sessions::sessions(&top, &store, problems);
-    let sidecar = sidecar::sidecar(&top, &own, sessions.is_some(), problems);
+    let wanted = sessions.is_some() || top.has("dependency");
+    let sidecar = sidecar::sidecar(&top, &own, wanted, problems);
     let beside = sidecar.as_ref().map(|sidecar| &sidecar.listen);
     let mut taken: Vec<_> = own
         .into_iter()
@@ -132,7 +133,12 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
     taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
     let trusted = listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies");
-    let apps = app::apps(&top, &taken, sessions.as_ref(), problems);
+    let around = app::Around {
+        own: &taken,
+        sessions: sessions.as_ref(),
+        dependencies: &dependencies,
+    };
+    let apps = app::apps(&top, &around, problems);
     let around = rates::Around {
         apps: &apps,
         sessions: sessions.is_some(),

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 use tidegate_core::facts::{Class, GroupId};
+use tidegate_gateway::dependency::DependencyPlan;
 use tidegate_gateway::plan::{Matcher, PathPattern, RoutePlan};
 use tidegate_gateway::session::RouteSession;
 use tidegate_http::path;
 
+use super::app::Around;
 use super::bulkheads::Groups;
 use super::keys::ROUTE;
 use super::name::Names;
@@ -24,9 +26,10 @@ pub(crate) fn routes(
     app: &Section<'_>,
     groups: &Groups<'_>,
     patience: Duration,
-    sessions: Option<&Sessions>,
+    around: &Around<'_>,
     problems: &Problems,
 ) -> Vec<RoutePlan> {
+    let sessions = around.sessions;
     let mut routes: Vec<RoutePlan> = Vec::new();
     let mut names = Names::reserving("other", "route");
     let nodes = app.sections("route", "[[app.route]]");
@@ -53,6 +56,7 @@ pub(crate) fn routes(
             group: group(&section, groups),
             patience: section.span_if_set("patience").unwrap_or(patience),
             session: sessions::of_route(&section, sessions),
+            dependencies: dependencies(&section, around.dependencies),
         };
         groups_are_sound &= section.sound(&["group"]);
         if section.sound(&["path", "paths", "methods", "headers"]) {
@@ -80,6 +84,7 @@ fn other(patience: Duration, sessions: Option<&Sessions>) -> RoutePlan {
         group: GroupId(0),
         patience,
         session: sessions.map_or_else(RouteSession::default, Sessions::usual_of_a_route),
+        dependencies: Vec::new(),
     }
 }
 
@@ -236,6 +241,24 @@ fn group(section: &Section<'_>, groups: &Groups<'_>) -> GroupId {
         );
     }
     GroupId(0)
+}
+
+/// The places of the dependencies that the route calls by itself.
+fn dependencies(section: &Section<'_>, known: &[DependencyPlan]) -> Vec<usize> {
+    let mut places = Vec::new();
+    for (name, place) in section.texts("dependency") {
+        if let Some(at) = known.iter().position(|it| it.name() == name) {
+            places.push(at);
+            continue;
+        }
+        let fix = match closest(name, known.iter().map(DependencyPlan::name)) {
+            Some(other) => format!("did you mean \"{other}\"?"),
+            None => format!("add a [[dependency]] with name = \"{name}\", or remove it here"),
+        };
+        let message = format!("there is no dependency called \"{name}\"");
+        section.refuse_item("dependency", place, message, fix);
+    }
+    places
 }
 
 /// A route behind one that takes all of its requests would look configured and never be used.

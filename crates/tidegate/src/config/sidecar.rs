@@ -16,20 +16,21 @@ const EXAMPLE: Example = Example {
     exposed: "other machines would reach every session without a password",
 };
 
-/// The section `[sidecar]` of `root`, if there is one. `own` are the addresses that are taken.
+/// The section `[sidecar]` of `root`, if there is one. `own` are the addresses that are taken;
+/// it is `wanted` where there is something to ask for.
 pub(crate) fn sidecar(
     root: &Section<'_>,
     own: &[SocketAddr],
-    sessions: bool,
+    wanted: bool,
     problems: &Problems,
 ) -> Option<SidecarPlan> {
     let node = root.node("sidecar")?;
     let section = Section::new("[sidecar]", node, SIDECAR, &[], problems);
-    if !sessions {
+    if !wanted {
         problems.add(
             &node.origin,
-            "[sidecar] has no effect: there are no sessions to ask for",
-            "add a section [sessions], or remove [sidecar]",
+            "[sidecar] has no effect: there are no sessions to ask for, and no permits",
+            "add a section [sessions] or a [[dependency]], or remove [sidecar]",
         );
     }
     Some(SidecarPlan {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-use tidegate_fleet::{Listen, Sidecar, SidecarPlan};
+use tidegate_fleet::{Listen, PermitDoor, Sidecar, SidecarPlan};
 
 use super::Place;
 use crate::client;
@@ -81,7 +81,8 @@ impl Door {
             timeout: TIMEOUT,
         });
         let desk = run::start_desk(&mut setup)?;
-        let sidecar = run::start_sidecar(&setup, desk.as_ref())?;
+        anyhow::ensure!(desk.is_some(), "there is no store to ask");
+        let sidecar = run::start_sidecar(&setup, desk.as_ref(), &PermitDoor::default())?;
         let sidecar = sidecar.context("there is no store to ask")?;
         Ok(Self {
             to,

@@ -337,3 +337,236 @@ fn an_application_that_does_not_answer_is_left_alone_where_that_is_asked_for() {
         thread::park_timeout(Duration::from_millis(20));
     }
 }
+
+/// A gateway with a sidecar at a socket, and no sessions.
+struct Beside {
+    tidegate: Tidegate,
+    directory: TempDir,
+}
+
+impl Beside {
+    fn start(keys: &str) -> Self {
+        let (directory, backend) = (TempDir::new(), Backend::start());
+        let socket = directory.path().join("side.sock");
+        let configuration = format!(
+            "[[app]]\nupstream = \"http://{}\"\nworkers = 2\n[sidecar]\nlisten = \"unix:{}\"\n\
+             [[dependency]]\nname = \"db\"\n{keys}",
+            backend.address,
+            socket.display()
+        );
+        let tidegate = Tidegate::start(&directory, &configuration);
+        Self {
+            tidegate,
+            directory,
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        use std::io::{BufReader, Write};
+
+        let socket = self.directory.path().join("side.sock");
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        crate::client::read_answer(&mut BufReader::new(stream), method)
+    }
+
+    /// A permit's answer, and what is in it.
+    fn acquire(&self, more: &str) -> (u16, Value) {
+        let answer = self.ask(
+            "POST",
+            "/v1/permits",
+            &format!("{{\"dependency\": \"db\"{more}}}"),
+        );
+        // The gateway opens the door a moment after the sidecar is there.
+        if answer.status == 503 && answer.text().contains("starting") {
+            return self.acquire(more);
+        }
+        (answer.status, serde_json::from_str(&answer.text()).unwrap())
+    }
+
+    fn release(&self, permit: &Value, outcome: &str) -> u16 {
+        let permit = permit["permit"].as_str().unwrap();
+        self.ask("DELETE", &format!("/v1/permits/{permit}{outcome}"), "")
+            .status
+    }
+
+    fn status(&self) -> Value {
+        let status = get(self.tidegate.admin, "/status.json").text();
+        let status: Value = serde_json::from_str(&status).unwrap();
+        status["dependencies"][0].clone()
+    }
+}
+
+#[test]
+fn permits_are_given_while_there_are_some_and_back_when_they_are_released() {
+    let site = Beside::start("concurrency = 2\nwait = \"0s\"\n");
+
+    let (status, first) = site.acquire("");
+    assert_eq!(status, 201, "{first}");
+    assert_eq!(
+        (&first["lease_ms"], &first["hold_ms"]),
+        (&5000.into(), &60_000.into())
+    );
+    let (_, second) = site.acquire(", \"class\": \"critical\"");
+    assert!(second["fence"].as_u64() > first["fence"].as_u64());
+    let (status, refused) = site.acquire("");
+    assert_eq!((status, &refused["reason"]), (503, &"queue_full".into()));
+    assert_eq!(site.status()["permits"], 2);
+
+    assert_eq!(site.release(&first, "?outcome=ok"), 204);
+    assert_eq!(
+        site.release(&first, "?outcome=ok"),
+        404,
+        "it is back already"
+    );
+    assert_eq!(site.acquire("").0, 201);
+    assert_eq!(site.status()["calls"]["in_time"], 1);
+}
+
+#[test]
+fn weights_are_given_whole_and_never_more_than_there_are() {
+    let site = Beside::start("concurrency = 5\n");
+
+    let (status, three) = site.acquire(", \"weight\": 3");
+    assert_eq!(status, 201);
+    assert_eq!(site.status()["in_flight"], 3);
+    let (status, refused) = site.acquire(", \"weight\": 3");
+    assert_eq!((status, &refused["reason"]), (503, &"queue_full".into()));
+    assert_eq!(site.status()["in_flight"], 3);
+    assert_eq!(site.acquire(", \"weight\": 2").0, 201);
+    let (status, never) = site.acquire(", \"weight\": 6");
+    assert_eq!((status, &never["field"]), (400, &"weight".into()));
+
+    assert_eq!(site.release(&three, ""), 204);
+    assert_eq!(site.status()["in_flight"], 2);
+    assert_eq!(site.acquire(", \"weight\": 3").0, 201);
+}
+
+#[test]
+fn a_permit_of_a_dead_holder_is_back_after_its_lease_and_a_renewed_one_is_kept() {
+    let site = Beside::start("concurrency = 2\nwait = \"0s\"\nlease = \"300ms\"\n");
+    let begun = Instant::now();
+    let (_, kept) = site.acquire("");
+    let (_, dead) = site.acquire("");
+    let renew = format!("/v1/permits/{}/renew", kept["permit"].as_str().unwrap());
+
+    // One is renewed for four leases, the other is left to itself.
+    let mut back = None;
+    while begun.elapsed() < Duration::from_millis(1200) {
+        let renewed = site.ask("POST", &renew, "");
+        assert_eq!(renewed.status, 200, "{}", renewed.text());
+        if back.is_none() && site.status()["permits"] == 1 {
+            back = Some(begun.elapsed());
+        }
+        thread::park_timeout(Duration::from_millis(20));
+    }
+
+    assert!(
+        back.is_some_and(|back| back >= Duration::from_millis(300)),
+        "{back:?}"
+    );
+    assert_eq!(site.status()["permits_lapsed"], 1);
+    assert_eq!(site.release(&dead, "?outcome=ok"), 404);
+    assert_eq!(site.acquire("").0, 201);
+    assert_eq!(site.release(&kept, "?outcome=ok"), 204);
+}
+
+#[test]
+fn what_became_of_calls_trips_the_breaker() {
+    let site = Beside::start(
+        "concurrency = 9\nbreaker_failures = 3\nbreaker_pause = \"30s\"\nbreaker_pause_max = \"30s\"\n",
+    );
+
+    for outcome in ["failed", "timeout", "failed"] {
+        let (_, permit) = site.acquire("");
+        assert_eq!(site.release(&permit, &format!("?outcome={outcome}")), 204);
+    }
+    let (status, refused) = site.acquire("");
+
+    assert_eq!((status, &refused["reason"]), (503, &"breaker".into()));
+    assert_eq!(site.status()["breaker_lets"], "nothing");
+}
+
+#[test]
+fn what_makes_no_sense_is_said_with_its_field() {
+    let site = Beside::start("concurrency = 2\n");
+    site.acquire("");
+
+    for (body, field) in [
+        ("{}", "dependency"),
+        ("{\"dependency\": \"db\", \"weight\": 0}", "weight"),
+        ("{\"dependency\": \"db\", \"class\": \"best\"}", "class"),
+        ("{\"dependency\": \"db\", \"hold_ms\": 0}", "hold_ms"),
+        ("{\"dependency\": \"db\", \"wait\": 1}", "wait"),
+    ] {
+        let answer = site.ask("POST", "/v1/permits", body);
+        let said: Value = serde_json::from_str(&answer.text()).unwrap();
+        assert_eq!(
+            (answer.status, said["field"].as_str()),
+            (400, Some(field)),
+            "{said}"
+        );
+    }
+    let unknown = site.ask("POST", "/v1/permits", "{\"dependency\": \"nothing\"}");
+    assert_eq!(unknown.status, 404);
+    let sessions = site.ask("POST", "/v1/sessions", "");
+    assert_eq!(sessions.status, 404);
+    assert!(
+        sessions.text().contains("no_sessions"),
+        "{}",
+        sessions.text()
+    );
+    let late = site.ask(
+        "POST",
+        "/v1/permits",
+        "{\"dependency\": \"db\", \"timeout_ms\": 0}",
+    );
+    assert!(late.text().contains("expired"), "{}", late.text());
+}
+
+#[test]
+fn a_route_that_calls_a_dependency_holds_some_of_it_and_no_other_route_does() {
+    let (directory, backend) = (TempDir::new(), Backend::start());
+    let configuration = format!(
+        "[[app]]\nname = \"shop\"\nupstream = \"http://{}\"\nworkers = 8\n\
+         [[app.route]]\nname = \"recommend\"\npath = \"/hold\"\ndependency = [\"recs\"]\n\
+         [[dependency]]\nname = \"recs\"\nconcurrency = 1\n",
+        backend.address
+    );
+    let tidegate = Tidegate::start(&directory, &configuration);
+    let clients = tidegate.clients;
+    let held = thread::spawn(move || get(clients, "/hold"));
+    backend.wait_for_arrival();
+
+    let refused = get(tidegate.clients, "/hold");
+
+    assert_eq!(reason(&refused), (503, "dependency_full"));
+    assert_eq!(get(tidegate.clients, "/").status, 200);
+    backend.release();
+    assert_eq!(held.join().unwrap().text(), "released");
+    assert_eq!(get(tidegate.clients, "/hold").status, 200);
+}
+
+#[test]
+fn a_route_spends_of_the_rate_of_what_it_calls() {
+    let (directory, backend) = (TempDir::new(), Backend::start());
+    let configuration = format!(
+        "[[app]]\nname = \"shop\"\nupstream = \"http://{}\"\nworkers = 8\n\
+         [[app.route]]\nname = \"recommend\"\npath = \"/r\"\ndependency = [\"recs\"]\n\
+         [[dependency]]\nname = \"recs\"\nconcurrency = 9\nrate = \"3/day\"\n",
+        backend.address
+    );
+    let tidegate = Tidegate::start(&directory, &configuration);
+
+    let answers: Vec<Answer> = (0..4).map(|_| get(tidegate.clients, "/r")).collect();
+
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [200, 200, 200, 503]);
+    assert_eq!(reason(&answers[3]), (503, "dependency_rate"));
+}

@@ -205,3 +205,21 @@ fn the_summary_says_what_a_dependency_takes() {
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
+
+#[test]
+fn a_route_names_dependencies_that_there_are() {
+    let text = |name: &str| {
+        format!(
+            "{MINIMAL}[[app.route]]\nname = \"r\"\npath = \"/r\"\ndependency = [\"{name}\"]\n\
+             [[dependency]]\nname = \"a\"\nconcurrency = 1\n[[dependency]]\nname = \"recs\"\nconcurrency = 1\n"
+        )
+    };
+
+    assert_eq!(plan(&text("recs")).apps[0].routes[0].dependencies, [1]);
+    let (_, message, help) = errors(&text("rec")).remove(0);
+    assert!(
+        message.contains("no dependency called \"rec\""),
+        "{message}"
+    );
+    assert_eq!(help, "did you mean \"recs\"?");
+}

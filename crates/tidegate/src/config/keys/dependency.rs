@@ -70,6 +70,22 @@ pub(crate) const DEPENDENCY: &[Key] = &[
         Is("5s"),
     ),
     key(
+        "lease",
+        Span {
+            min: "50ms",
+            max: "5m",
+        },
+        Is("5s"),
+    ),
+    key(
+        "hold_max",
+        Span {
+            min: "50ms",
+            max: "1h",
+        },
+        Is("1m"),
+    ),
+    key(
         "connections_max",
         Count {
             min: 1,
