@@ -8,6 +8,7 @@ mod limit;
 mod log;
 mod online;
 mod permits;
+mod rls;
 mod run;
 mod secrets;
 mod session;

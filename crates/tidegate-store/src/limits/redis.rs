@@ -1,6 +1,7 @@
 //! Limits in Redis or Valkey, for a fleet.
 
 mod share;
+mod secret;
 
 use std::sync::Arc;
 

@@ -16,6 +16,7 @@ mod local;
 mod name;
 mod problem;
 mod rates;
+mod rls;
 mod route;
 mod section;
 mod sessions;
@@ -28,6 +29,7 @@ use std::num::NonZeroUsize;
 
 use tidegate_fleet::SidecarPlan;
 use tidegate_gateway::plan::Plan;
+use tidegate_rls::RlsPlan;
 use tidegate_store::redis::Use;
 use toml::de::DeTable;
 
@@ -67,6 +69,8 @@ pub(crate) struct Setup {
     pub(crate) sessions: Option<Sessions>,
     /// What applications on this machine may ask, if they may.
     pub(crate) sidecar: Option<SidecarPlan>,
+    /// What proxies that speak Envoy's protocol may ask, if they may.
+    pub(crate) rls: Option<RlsPlan>,
 }
 
 /// The setup that the file called `file` with content `text` and `flags` make together.
@@ -103,6 +107,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         "sidecar",
         "dependency",
         "limit",
+        "rls",
         "app",
     ];
     let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
@@ -132,6 +137,8 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let dependencies = dependency::dependencies(&top, &taken, beside, problems);
     let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
     taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
+    let rls = rls::rls(&top, &taken, &store, problems);
+    taken.extend(rls.as_ref().map(|rls| rls.listen));
     let trusted = listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies");
     let around = app::Around {
         own: &taken,
@@ -162,6 +169,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         store,
         sessions,
         sidecar,
+        rls,
     }
 }
 

@@ -17,6 +17,7 @@ mod limits;
 mod limits_fleet;
 mod metrics;
 mod process;
+mod rls;
 mod run;
 mod session_command;
 mod sessions_commands;
