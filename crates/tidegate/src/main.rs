@@ -59,7 +59,7 @@ enum Command {
     /// Look at sessions, end them, and make keys for them.
     #[command(subcommand)]
     Session(session::Command),
-    /// Look at the rate limits of a running gateway, and reset one for somebody.
+    /// Look at the rate limits of a running gateway, reset one for somebody, and bring limits over.
     #[command(subcommand)]
     Limit(limit::Command),
     Demo(demo::Args),

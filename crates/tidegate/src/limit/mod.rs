@@ -1,5 +1,7 @@
-//! `tidegate limit`: looks at the rate limits of a running gateway, and resets a key of one.
+//! `tidegate limit`: looks at the rate limits of a running gateway, resets a key of one, and brings limits over from
+//! other services.
 
+mod import;
 mod show;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -44,6 +46,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: Place,
     },
+    Import(import::Args),
 }
 
 /// A limit, and a key of it.
@@ -96,6 +99,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let answer = place.ask("DELETE", &key.path())?;
             place.print(&answer, |answer| show::reset(answer, &key.said()))
         }
+        Command::Import(args) => import::run(&args),
     }
 }
 
