@@ -23,6 +23,7 @@ mod limits_fleet;
 mod limits_hot_key;
 mod limits_store_lost;
 mod limits_dependency;
+mod limits_envoy;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -74,6 +75,7 @@ const DRILLS: &[Drill] = &[
     limits_store_lost::DRILL,
     limits_hot_key::DRILL,
     limits_dependency::DRILL,
+    limits_envoy::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
