@@ -24,6 +24,7 @@ mod limits_hot_key;
 mod limits_store_lost;
 mod limits_dependency;
 mod limits_envoy;
+mod limits_vectors;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -76,6 +77,7 @@ const DRILLS: &[Drill] = &[
     limits_hot_key::DRILL,
     limits_dependency::DRILL,
     limits_envoy::DRILL,
+    limits_vectors::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

@@ -4,6 +4,7 @@
 mod args;
 mod ask;
 mod balancer;
+pub(crate) mod clockwork;
 mod crowd;
 mod drive;
 mod envoy;
@@ -11,6 +12,7 @@ mod fleet;
 mod gateway;
 mod jar;
 mod limits;
+pub(crate) mod limit_script;
 mod metrics;
 mod monitor;
 mod node;
