@@ -25,6 +25,7 @@ mod limits_store_lost;
 mod limits_dependency;
 mod limits_envoy;
 mod limits_vectors;
+mod limits_windows;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -78,6 +79,7 @@ const DRILLS: &[Drill] = &[
     limits_dependency::DRILL,
     limits_envoy::DRILL,
     limits_vectors::DRILL,
+    limits_windows::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
