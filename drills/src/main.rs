@@ -24,6 +24,7 @@ mod limits_hot_key;
 mod limits_store_lost;
 mod limits_dependency;
 mod limits_envoy;
+mod limits_keys;
 mod limits_vectors;
 mod limits_windows;
 mod sessions_big_attributes;
@@ -80,6 +81,7 @@ const DRILLS: &[Drill] = &[
     limits_envoy::DRILL,
     limits_vectors::DRILL,
     limits_windows::DRILL,
+    limits_keys::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
