@@ -1,7 +1,7 @@
 //! Limits in Redis or Valkey, for a fleet.
 
-mod share;
 mod secret;
+mod share;
 
 use std::sync::Arc;
 
