@@ -50,6 +50,12 @@ pub(crate) fn answer(rates: &Rates, method: &Method, path: &str, query: &str, no
         let detail = format!("there is no limit {name}; /status.json lists them");
         return problem(StatusCode::NOT_FOUND, "no_such_limit", &detail);
     };
+    if limit.plan.fleet.is_some() {
+        let detail = format!(
+            "{name} holds over the fleet: what is used of it is in the store, and /metrics has what this gateway did of it"
+        );
+        return problem(StatusCode::CONFLICT, "of_fleet", &detail);
+    }
     let Some(key) = key(query) else {
         let detail =
             "a key is written as key=PART&key=PART, with absent for a part that a request lacks";
@@ -186,7 +192,9 @@ impl Rates {
     /// As what requests meet the limit: in applications that enforce it, in those that do not, or in both.
     fn standings(&self, at: usize) -> impl Iterator<Item = Standing> {
         let met = self.met.iter().flatten();
-        let met = met.flat_map(|met| met.edge.iter().chain(&met.known));
+        let met = met
+            .flat_map(|met| &met.0)
+            .flat_map(|at| at.node.iter().chain(&at.fleet));
         let mut met_as = [false; 2];
         for (_, standing) in met.filter(|(limit, _)| usize::from(*limit) == at) {
             met_as[usize::from(*standing == Standing::Shadow)] = true;
