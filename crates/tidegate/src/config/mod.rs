@@ -95,22 +95,24 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
     problems.unless_any(file, text, setup)
 }
 
+/// The tables of a configuration.
+const TABLES: [&str; 12] = [
+    "listen",
+    "admin",
+    "trust",
+    "probes",
+    "drain",
+    "store",
+    "sessions",
+    "sidecar",
+    "dependency",
+    "limit",
+    "rls",
+    "app",
+];
+
 fn setup(root: &Node, problems: &Problems) -> Setup {
-    let tables = [
-        "listen",
-        "admin",
-        "trust",
-        "probes",
-        "drain",
-        "store",
-        "sessions",
-        "sidecar",
-        "dependency",
-        "limit",
-        "rls",
-        "app",
-    ];
-    let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
+    let top = Section::new("the top level", root, keys::ROOT, &TABLES, problems);
     let section = |name: &'static str, title: &str, keys: &'static [keys::Key]| match top.node(name)
     {
         Some(node) => Section::new(title, node, keys, &[], problems),
