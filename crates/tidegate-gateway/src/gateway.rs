@@ -134,7 +134,7 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Shows among the metrics what `others`, another part of the process, have counted. Once.
+    /// Shows among the metrics what `others`, another part of the process, have counted.
     pub fn count_for(&self, others: Others) {
         self.shared.others.give(others);
     }

@@ -5,6 +5,7 @@ mod demo;
 mod explain;
 mod log;
 mod online;
+mod rls;
 mod run;
 mod secrets;
 mod session;

@@ -17,7 +17,7 @@ use tidegate_store::redis::Use;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Setup, capped};
-use crate::secrets;
+use crate::{rls, secrets};
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -30,8 +30,12 @@ const STORE_CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs `setup` until a signal, and drains. A second signal stops at once.
 pub(crate) fn run(mut setup: Setup) -> anyhow::Result<ExitCode> {
-    if let Some(allowed) = raise_descriptor_limit(descriptors(&setup.gateway)) {
-        fit(&mut setup.gateway, allowed)?;
+    let proxies = setup
+        .rls
+        .as_ref()
+        .map_or(0, |rls| rls.connections_max as u64);
+    if let Some(allowed) = raise_descriptor_limit(descriptors(&setup.gateway) + proxies) {
+        fit(&mut setup.gateway, allowed.saturating_sub(proxies))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -49,10 +53,14 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let desk = start_desk(&mut setup)?;
     // Before the gateway, so that an application that is ready finds it.
     let sidecar = start_sidecar(&setup, desk.as_ref())?;
+    let rls = rls::start(&mut setup)?;
     let gateway = Gateway::start_with(setup.gateway, desk.clone())?;
     if let Some(sidecar) = &sidecar {
         let tally = sidecar.teller();
         gateway.count_for(Box::new(move || sidecar_counts(&tally())));
+    }
+    if let Some(rls) = &rls {
+        gateway.count_for(Box::new(rls.teller()));
     }
 
     let admin = gateway
@@ -71,6 +79,9 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     for (dependency, listen) in gateway.egresses() {
         let _ = writeln!(stdout, "tidegate: dependency {dependency} on {listen}");
     }
+    if let Some(rls) = &rls {
+        let _ = writeln!(stdout, "tidegate: rate limit service on {}", rls.address());
+    }
     let _ = stdout.flush();
 
     let name = signals.next().await;
@@ -80,7 +91,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     tokio::select! {
         finished = finished => {
             finished.context("a gateway thread has failed")?;
-            drop(sidecar);
+            drop((sidecar, rls));
             if let Some(desk) = desk {
                 desk.close(STORE_CLOSE_WITHIN).await;
             }
@@ -138,7 +149,7 @@ pub(crate) fn start_sidecar(setup: &Setup, desk: Option<&Desk>) -> anyhow::Resul
 
 /// The metrics of a sidecar.
 fn sidecar_counts(tally: &Tally) -> Vec<Counted> {
-    let count = |name, help, count| Counted { name, help, count };
+    let count = Counted::one;
     vec![
         count(
             "tidegate_sidecar_requests",

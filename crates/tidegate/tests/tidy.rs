@@ -30,6 +30,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tidegate-gateway",
         &["tidegate-core", "tidegate-http", "tidegate-store"],
     ),
+    (
+        "tidegate-rls",
+        &["tidegate-core", "tidegate-http", "tidegate-store"],
+    ),
     ("tidegate-lab", &["tidegate-core", "tidegate-http"]),
     (
         "tidegate",
@@ -39,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tidegate-store",
             "tidegate-fleet",
             "tidegate-gateway",
+            "tidegate-rls",
             "tidegate-lab",
         ],
     ),
@@ -190,6 +195,19 @@ fn only_the_upstream_part_of_the_gateway_is_a_client() {
 }
 
 #[test]
+fn only_the_rate_limit_service_links_grpc() {
+    for (name, manifest) in manifests() {
+        for dependency in dependencies(&manifest, &["dependencies", "build-dependencies"]) {
+            assert!(
+                name == "tidegate-rls"
+                    || !["tonic", "tonic-prost", "prost"].contains(&dependency.as_str()),
+                "{name} links {dependency}"
+            );
+        }
+    }
+}
+
+#[test]
 fn there_are_no_macros_and_no_drawers_for_odds_and_ends() {
     for source in rust_sources() {
         let name = source.path.file_stem().unwrap().to_str().unwrap();
@@ -271,7 +289,7 @@ fn every_drill_is_in_the_book_of_drills() {
     let book = read("docs/drills.md");
     for source in rust_sources() {
         let name = source.path.file_stem().unwrap().to_str().unwrap();
-        let subject = ["gateway_", "limiter_", "sessions_"]
+        let subject = ["gateway_", "limiter_", "limits_", "sessions_"]
             .iter()
             .any(|subject| name.starts_with(subject));
         if source.path.starts_with("drills/src") && subject {

@@ -1,5 +1,7 @@
 //! Limits in Redis or Valkey, for a fleet.
 
+mod secret;
+
 use std::sync::Arc;
 
 use futures_util::future::join_all;

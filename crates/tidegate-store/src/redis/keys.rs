@@ -75,6 +75,9 @@ pub(crate) fn limit(tag: SlotTag, key: u128) -> String {
     name
 }
 
+/// The secret of keys of limits.
+pub(crate) const LIMIT_SECRET: &str = "tg:lk";
+
 /// Of a number in base 32, as in a slot tag.
 const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 

@@ -32,7 +32,7 @@ pub use inspect::{Found, Inspection, inspect};
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
 pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
-pub(crate) use keys::limit as limit_key;
+pub(crate) use keys::{LIMIT_SECRET, limit as limit_key};
 pub(crate) use replies::Elements;
 pub(crate) use script::Run;
 pub(crate) use scripts::LIMIT;

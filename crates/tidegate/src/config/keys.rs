@@ -5,6 +5,7 @@
 
 pub(crate) mod dependency;
 pub(crate) mod rates;
+pub(crate) mod rls;
 pub(crate) mod sessions;
 
 use std::fmt;
@@ -501,6 +502,9 @@ mod tests {
         ("[limit.cost]", rates::LIMIT_COST),
         ("[limit.key]", rates::LIMIT_KEY),
         ("[limit.key.client]", rates::LIMIT_KEY_CLIENT),
+        ("[rls]", rls::RLS),
+        ("[[rls.limit]]", rls::RLS_LIMIT),
+        ("[rls.limit.descriptor]", rls::RLS_ENTRY),
         ("[store]", sessions::STORE),
         ("[store.USE]", sessions::STORE_USE),
         ("[sessions]", sessions::SESSIONS),

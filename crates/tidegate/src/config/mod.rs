@@ -16,6 +16,7 @@ mod local;
 mod name;
 mod problem;
 mod rates;
+mod rls;
 mod route;
 mod section;
 mod sessions;
@@ -28,6 +29,7 @@ use std::num::NonZeroUsize;
 
 use tidegate_fleet::SidecarPlan;
 use tidegate_gateway::plan::Plan;
+use tidegate_rls::RlsPlan;
 use toml::de::DeTable;
 
 pub(crate) use durability::show as show_durability;
@@ -66,6 +68,8 @@ pub(crate) struct Setup {
     pub(crate) sessions: Option<Sessions>,
     /// What applications on this machine may ask, if they may.
     pub(crate) sidecar: Option<SidecarPlan>,
+    /// What proxies that speak Envoy's protocol may ask, if they may.
+    pub(crate) rls: Option<RlsPlan>,
 }
 
 /// The setup that the file called `file` with content `text` and `flags` make together.
@@ -102,6 +106,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         "sidecar",
         "dependency",
         "limit",
+        "rls",
         "app",
     ];
     let top = Section::new("the top level", root, keys::ROOT, &tables, problems);
@@ -130,6 +135,8 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let dependencies = dependency::dependencies(&top, &taken, beside, problems);
     let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
     taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
+    let rls = rls::rls(&top, &taken, &store, problems);
+    taken.extend(rls.as_ref().map(|rls| rls.listen));
     let trusted = listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies");
     let apps = app::apps(&top, &taken, sessions.as_ref(), problems);
     let around = rates::Around {
@@ -153,6 +160,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         store,
         sessions,
         sidecar,
+        rls,
     }
 }
 

@@ -55,11 +55,7 @@ pub(crate) fn rates(root: &Section<'_>, around: &Around<'_>, problems: &Problems
 }
 
 fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Problems) -> LimitPlan {
-    let algorithm = match section.choice("algorithm") {
-        Some("log") => Algorithm::Log,
-        Some("window") => Algorithm::Window,
-        _ => Algorithm::Bucket,
-    };
+    let algorithm = algorithm(section);
     let rate = rate(section);
     let spec = rate.and_then(|rate| spec(section, algorithm, rate));
     let cost = cost(section, problems, around);
@@ -90,7 +86,16 @@ fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Prob
     }
 }
 
-/// The rate at `rate`.
+/// How a limit is counted.
+pub(super) fn algorithm(section: &Section<'_>) -> Algorithm {
+    match section.choice("algorithm") {
+        Some("log") => Algorithm::Log,
+        Some("window") => Algorithm::Window,
+        _ => Algorithm::Bucket,
+    }
+}
+
+/// The rate of a limit, if it is one.
 pub(super) fn rate(section: &Section<'_>) -> Option<Rate> {
     let text = section.text("rate");
     if !section.sound(&["rate"]) {
@@ -109,7 +114,7 @@ pub(super) fn rate(section: &Section<'_>) -> Option<Rate> {
     }
 }
 
-/// What counts by this rate, with the burst at `burst`.
+/// What the section says of a limit, if it can be kept.
 pub(super) fn spec(section: &Section<'_>, algorithm: Algorithm, rate: Rate) -> Option<Spec> {
     let burst = section.count_if_set("burst").map(u64::from);
     if !section.sound(&["algorithm", "burst"]) {

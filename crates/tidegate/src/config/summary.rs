@@ -3,6 +3,7 @@
 mod dependencies;
 pub(super) mod kept;
 pub(crate) mod rates;
+mod rls;
 
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +44,8 @@ impl fmt::Display for Summary<'_> {
         kept::show(f, self.0)?;
         plan.apps.iter().try_for_each(|app| show_app(f, app))?;
         dependencies::show(f, &plan.dependencies)?;
-        rates::show(f, plan)
+        rates::show(f, plan)?;
+        rls::show(f, self.0.rls.as_ref())
     }
 }
 

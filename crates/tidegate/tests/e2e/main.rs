@@ -15,6 +15,7 @@ mod languages;
 mod limits;
 mod metrics;
 mod process;
+mod rls;
 mod run;
 mod session_command;
 mod sessions_commands;
