@@ -3,6 +3,7 @@
 mod config;
 mod demo;
 mod explain;
+mod limit;
 mod log;
 mod online;
 mod rls;
@@ -56,6 +57,9 @@ enum Command {
     /// Look at sessions, end them, and make keys for them.
     #[command(subcommand)]
     Session(session::Command),
+    /// Bring limits over from another rate limit service.
+    #[command(subcommand)]
+    Limit(limit::Command),
     Demo(demo::Args),
     Sim(Box<sim::Args>),
     #[command(hide = true)]
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         } => load(Some(&file), &Flags::default())
             .and_then(|setup| explain::explain(&setup, &request, &headers)),
         Command::Session(command) => session::run(command),
+        Command::Limit(command) => limit::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
         Command::Sim(args) => {
