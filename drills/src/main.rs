@@ -19,6 +19,7 @@ mod gateway_worked_example;
 mod harness;
 mod limiter_default;
 mod limiter_sockets;
+mod limits_envoy;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -66,6 +67,7 @@ const DRILLS: &[Drill] = &[
     gateway_proxy_cost::DRILL,
     limiter_sockets::DRILL,
     limiter_default::DRILL,
+    limits_envoy::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
