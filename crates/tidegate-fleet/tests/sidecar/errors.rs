@@ -288,8 +288,8 @@ fn what_is_not_there_is_a_problem_like_any_other() {
         ("GET", "/", 404, "no_such_path"),
         ("GET", "/v2/sessions", 404, "no_such_path"),
         ("PUT", "/v1/sessions", 405, "no_such_method"),
-        ("POST", "/v1/permits", 501, "not_implemented"),
-        ("GET", "/v1/permits", 501, "not_implemented"),
+        ("GET", "/v1/permits", 405, "no_such_method"),
+        ("POST", "/v1/permits/abc/renewals", 404, "no_such_path"),
         (
             "GET",
             "/v1/sessions/abcd.ABCDEFGHIJKLMNOPQRSTUV",

@@ -62,7 +62,7 @@ pub(crate) struct Key {
 /// Whom to ask.
 #[derive(Args)]
 pub(crate) struct Place {
-    /// Configuration file: the gateway on this machine that runs with it is asked, at its [admin] address.
+    /// Configuration file: the gateway on this machine that runs with it is asked, at its admin address.
     #[arg(short, long, value_name = "FILE", required_unless_present = "admin")]
     config: Option<PathBuf>,
     /// The admin listener of a gateway on this machine, such as 127.0.0.1:9090.

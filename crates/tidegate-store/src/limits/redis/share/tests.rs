@@ -156,7 +156,8 @@ fn the_script_keeps_the_roll_as_the_core_does() {
     let mut executor = Executor::start(include_str!("../../../redis/scripts/divide.lua"));
     let mut rng = Rng::new(7);
     let mut now = START;
-    let mut roll = Roll::new(Tick(now));
+    // Both begin when they are first spoken to.
+    let mut roll = None;
     let mut followed = BTreeMap::<u64, Epoch>::new();
     for step in 0..2_000 {
         now += 1 + rng.below(500_000);
@@ -165,6 +166,7 @@ fn the_script_keeps_the_roll_as_the_core_does() {
         let leaves = rng.below(20) == 0;
         let follows = followed.get(&life).copied().unwrap_or_default();
         let lease_us = if leaves { 0 } else { LEASE_US };
+        let roll = roll.get_or_insert_with(|| Roll::new(Tick(now)));
         if leaves {
             roll.leave(Tick(now), Life(life));
         } else {
