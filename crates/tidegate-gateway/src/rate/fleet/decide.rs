@@ -14,7 +14,7 @@ use tidegate_store::limits::{Asked, Said};
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, timeout_at};
 
-use super::counts::{Called, Counts, Without};
+use super::counts::{Called, Without};
 use super::parts::Keys;
 use super::plan::FleetMode;
 use super::post::Return;
@@ -148,6 +148,10 @@ impl Fleet {
         if verdicts.denied.is_some() || at_store.is_empty() {
             return verdicts.done();
         }
+        if let Some((want, here)) = inner.wait_for_turns(&at_store, deadline).await {
+            verdicts.hear(want, here, held);
+            return verdicts.done();
+        }
         if !inner
             .ask_store(&at_store, deadline, &mut verdicts, held)
             .await
@@ -193,17 +197,25 @@ impl Inner {
     fn here(&self, want: &Want) -> Here {
         let limit = self.limit(want.limit);
         // Before it counts as a question: one that keeps coming is not asked for often.
-        if limit.plan.mode == FleetMode::Shared
-            && want.standing == Standing::Enforced
-            && let Some(Said::Short { short, remaining }) =
-                self.store.known_refusal(&self.question(want), self.now())
-        {
-            return Here::Short { short, remaining };
+        if let Some(refused) = self.known_refusal(want) {
+            return refused;
         }
         self.at_seat(want, |seat, now| {
             let following = self.parts.following();
             seat.take(limit, &following, self.next_life(), now, want.cost)
         })
+    }
+
+    /// The store's refusal, if it is known without asking.
+    fn known_refusal(&self, want: &Want) -> Option<Here> {
+        let is_shared = self.limit(want.limit).plan.mode == FleetMode::Shared;
+        if !is_shared || want.standing == Standing::Shadow {
+            return None;
+        }
+        match self.store.known_refusal(&self.question(want), self.now())? {
+            Said::Short { short, remaining } => Some(Here::Short { short, remaining }),
+            Said::Passes { .. } | Said::Unasked => None,
+        }
     }
 
     /// What the store is asked for.
@@ -256,6 +268,36 @@ impl Inner {
         }
     }
 
+    /// Waits until nobody else asks for one of the keys that have no tokens to spare, or until `deadline`; what is
+    /// then known to be refused.
+    ///
+    /// Whoever has taken the turn of one key does not wait for another.
+    async fn wait_for_turns<'w>(
+        &self,
+        wants: &[&'w Want],
+        deadline: Instant,
+    ) -> Option<(&'w Want, Here)> {
+        loop {
+            let bell = wants.iter().enumerate().find_map(|(place, want)| {
+                let bell = self.turn(want, |seat| seat.take_turn().err()).flatten()?;
+                for taken in &wants[..place] {
+                    self.turn(taken, |seat| seat.end_turn(None));
+                }
+                Some(bell)
+            });
+            timeout_at(deadline, bell?).await.ok()?;
+            let refused = |want: &&'w Want| Some((*want, self.known_refusal(want)?));
+            if let Some(refused) = wants.iter().find_map(refused) {
+                return Some(refused);
+            }
+        }
+    }
+
+    fn turn<T>(&self, want: &Want, with: impl FnOnce(&mut Seat) -> T) -> Option<T> {
+        let mut shard = self.table.shard(want.key);
+        shard.seats.get_mut(&want.key).map(with)
+    }
+
     /// Has the store decide, on all at once. False if it did not answer.
     async fn ask_store(
         &self,
@@ -266,13 +308,28 @@ impl Inner {
     ) -> bool {
         let asked: Vec<Asked<'_>> = wants.iter().map(|want| self.question(want)).collect();
         let call = Call::within(deadline.saturating_duration_since(Instant::now()));
-        let unheard = Unheard(&self.counts, wants.len() as u64);
+        let mut unheard = Unheard {
+            inner: self,
+            wants,
+            is_heard: false,
+        };
         let answer = self.store.take(&asked, self.now(), call).await;
-        std::mem::forget(unheard);
+        unheard.is_heard = true;
         self.counts.called(Called::Shared, answer.is_ok());
         let Ok(answer) = answer else {
+            for want in wants {
+                self.turn(want, |seat| seat.end_turn(None));
+            }
             return false;
         };
+        for (want, said) in wants.iter().zip(&answer.said) {
+            let enough = match *said {
+                Said::Passes { remaining, .. } => Some(remaining >= want.cost),
+                Said::Short { .. } => Some(false),
+                Said::Unasked => None,
+            };
+            self.turn(want, |seat| seat.end_turn(enough));
+        }
         for (want, &said) in wants.iter().zip(&answer.said) {
             let here = match said {
                 Said::Passes { at, .. } if answer.passes() => Here::Passed(By::Store(at)),
@@ -353,12 +410,21 @@ impl Verdicts {
     }
 }
 
-/// A question to the store of which nobody is going to hear the answer, unless it is forgotten: what it has
-/// spent is not going to come back.
-struct Unheard<'c>(&'c Counts, u64);
+/// A question to the store. If nobody is there any more to hear the answer, what it has spent is not going to come back.
+struct Unheard<'a> {
+    inner: &'a Inner,
+    wants: &'a [&'a Want],
+    is_heard: bool,
+}
 
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        self.0.lost(self.1);
+        if self.is_heard {
+            return;
+        }
+        self.inner.counts.lost(self.wants.len() as u64);
+        for want in self.wants {
+            self.inner.turn(want, |seat| seat.end_turn(None));
+        }
     }
 }

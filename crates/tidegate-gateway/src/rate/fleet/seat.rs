@@ -64,10 +64,24 @@ pub(super) struct Seat {
 
 #[derive(Debug)]
 enum Way {
-    Shared { heat: Heat, hot: Option<Hot> },
+    Shared {
+        heat: Heat,
+        hot: Option<Hot>,
+        turn: Turn,
+    },
     Lease(Box<Lessee>),
     Divided(Option<PartState>),
     Aggregate(Box<Reporter>),
+}
+
+/// Of a key that has no tokens to spare one request asks at a time: the next token is for one of them, and who comes
+/// while that is being asked for hears what is left after it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// The last answer left too little for another such request.
+    is_short: bool,
+    /// Somebody is asking.
+    is_taken: bool,
 }
 
 /// The lease of a key that is asked for so often that the store is not asked for each request.
@@ -167,6 +181,7 @@ impl Seat {
                     },
                 }),
                 hot: None,
+                turn: Turn::default(),
             },
         };
         Self {
@@ -193,7 +208,7 @@ impl Seat {
     ) -> Here {
         self.touched = now;
         let (verdict, remaining) = match (&mut self.way, &limit.bucket) {
-            (Way::Shared { heat, hot }, bucket) => match heat.way(now, cost) {
+            (Way::Shared { heat, hot, .. }, bucket) => match heat.way(now, cost) {
                 // What the store has refused is known where it is asked.
                 hot::Way::Refused { .. } | hot::Way::Store { .. } => return Here::Store,
                 hot::Way::Lease => {
@@ -288,6 +303,27 @@ impl Seat {
         })
     }
 
+    /// Takes the turn to ask the store, or says when it may be free.
+    pub(super) fn take_turn(&mut self) -> Result<(), OwnedNotified> {
+        if let Way::Shared { turn, .. } = &mut self.way {
+            if turn.is_short && turn.is_taken {
+                let bell = self.bell.get_or_insert_with(Arc::default);
+                return Err(Arc::clone(bell).notified_owned());
+            }
+            turn.is_taken = true;
+        }
+        Ok(())
+    }
+
+    /// Gives the turn on, after an answer that left enough for another such request or did not; `None` if there was none.
+    pub(super) fn end_turn(&mut self, enough: Option<bool>) {
+        if let Way::Shared { turn, .. } = &mut self.way {
+            turn.is_taken = false;
+            turn.is_short = enough.map_or(turn.is_short, |enough| !enough);
+        }
+        self.ring();
+    }
+
     /// Takes back `tokens` that were spent out of `by` and not used.
     pub(super) fn give_back(
         &mut self,
@@ -326,6 +362,7 @@ impl Seat {
             Way::Shared {
                 heat,
                 hot: there @ Some(_),
+                ..
             } => {
                 let hot = there.as_mut()?;
                 if !heat.is_hot() && !hot.closing {

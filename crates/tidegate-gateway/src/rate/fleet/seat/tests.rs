@@ -130,3 +130,21 @@ fn a_reporting_key_says_what_it_has_spent() {
     seat.answered(&said, Reply::Told(Told { seq: 1, credits }), Tick(1));
     assert_eq!(seat.unreported(), 0);
 }
+
+#[test]
+fn of_a_key_without_tokens_to_spare_one_request_asks_at_a_time() {
+    let limit = limit("10/s", FleetMode::Shared, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    // Nothing is known: everybody asks.
+    assert!(seat.take_turn().is_ok() && seat.take_turn().is_ok());
+
+    seat.end_turn(Some(false));
+    assert!(seat.take_turn().is_ok());
+    assert!(seat.take_turn().is_err());
+    // Nobody has answered: the next may ask.
+    seat.end_turn(None);
+    assert!(seat.take_turn().is_ok());
+
+    seat.end_turn(Some(true));
+    assert!(seat.take_turn().is_ok() && seat.take_turn().is_ok());
+}
