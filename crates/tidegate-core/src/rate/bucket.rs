@@ -120,14 +120,22 @@ impl BucketSpec {
     /// Takes `cost` tokens if they are there; a refusal and a cost of 0 change nothing.
     ///
     /// A cost of 0 passes unless there is debt.
+    #[inline]
     pub fn take(&self, state: &mut BucketState, now: Tick, cost: u64) -> Result<Passed, Short> {
         *state = self.check(state, now, cost)?;
+        if cost == 0 {
+            let remaining = self.remaining(state, now);
+            return Ok(Passed { remaining });
+        }
+        // What was spent from has been refilled already.
+        let credits = u64::try_from(state.credits).unwrap_or(0);
         Ok(Passed {
-            remaining: self.remaining(state, now),
+            remaining: credits / self.b,
         })
     }
 
     /// What [`Self::take`] would make of `state`, or why it would not.
+    #[inline]
     pub fn check(&self, state: &BucketState, now: Tick, cost: u64) -> Result<BucketState, Short> {
         let price = u128::from(cost) * u128::from(self.b);
         if price > self.cap as u128 {

@@ -138,22 +138,11 @@ pub fn write(parts: &[Part<'_>], hasher: &mut impl Hasher) {
 /// counted is found again.
 const FORMAT: u8 = 0x80;
 
-/// Kind and length of a part.
-const HEAD: usize = 9;
-/// Parts that are no longer go to the hasher in one piece, which is quicker.
-const SHORT: usize = 48;
-
+/// Kind and length go to the hasher as numbers, so that nothing is copied: it takes them as their bytes, the lowest first.
 fn write_part(kind: u8, bytes: &[u8], hasher: &mut impl Hasher) {
-    let mut piece = [0; HEAD + SHORT];
-    piece[0] = kind;
-    piece[1..HEAD].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-    if let Some(room) = piece[HEAD..].get_mut(..bytes.len()) {
-        room.copy_from_slice(bytes);
-        hasher.write(&piece[..HEAD + bytes.len()]);
-    } else {
-        hasher.write(&piece[..HEAD]);
-        hasher.write(bytes);
-    }
+    hasher.write_u8(kind);
+    hasher.write_u64((bytes.len() as u64).to_le());
+    hasher.write(bytes);
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_core::rate::bucket::BucketState;
-use tidegate_core::rate::set::{self, Member};
-use tidegate_core::rate::{Spec, State, Tick};
+use tidegate_core::rate::bucket::{BucketSpec, BucketState};
+use tidegate_core::rate::set::{self, Member, Standing};
+use tidegate_core::rate::{Passed, Spec, State, Tick};
 
 use super::counts::{Counted, Counts, KeyCounts};
 use super::slots::{Key, Slot, Slots};
@@ -203,6 +203,16 @@ impl LimitTable {
             asked.len() <= set::LIMITS_MAX,
             "more limits than a request may have"
         );
+        if let [it] = asked {
+            let said = self.decide_one(it, now, then);
+            let refuses = matches!(said, Said::Short { .. }) && it.standing == Standing::Enforced;
+            let mut answer = Answer {
+                said: Few::new(),
+                binding: refuses.then_some(0),
+            };
+            answer.said.push(said);
+            return answer;
+        }
         let mut locked = self.lock(asked);
         let mut states: Few<State> = asked
             .iter()
@@ -229,6 +239,40 @@ impl LimitTable {
             });
         }
         Answer::of(asked, said)
+    }
+
+    /// The same for a request with one limit, as most have: nothing is put aside, and the key is looked for once.
+    fn decide_one(&self, it: &Asked<'_>, now: Tick, then: Then) -> Said {
+        let key = key_of(it.key);
+        let mut shard = self.lock_one(key);
+        let found = shard.slots.find(key).ok();
+        if let Some(place) = found
+            && let Spec::Bucket(spec) = &**it.spec
+            && let Some(slot) = shard.slots.at_mut(place)
+            && Arc::ptr_eq(it.spec, &slot.spec)
+        {
+            return bucket(spec, slot, it.cost, now, then);
+        }
+        let mut state = shard.state_at(found, it.spec, now);
+        let passed = match then {
+            Then::Spend => it.spec.take(&mut state, now, it.cost),
+            Then::Leave => it.spec.check(&state, now, it.cost).map(|()| Passed {
+                remaining: it.spec.remaining(&state, now),
+            }),
+        };
+        match passed {
+            Ok(Passed { remaining }) => {
+                if then == Then::Spend && it.cost > 0 {
+                    // Something is used of it, so it is not full.
+                    shard.put(found, key, it.spec, state, now);
+                }
+                Said::Passes { at: now, remaining }
+            }
+            Err(short) => Said::Short {
+                short,
+                remaining: it.spec.remaining(&state, now),
+            },
+        }
     }
 
     /// Locks the shards of a request in their order, so that no two requests wait for each other.
@@ -268,7 +312,12 @@ impl Locked<'_> {
 impl Shard {
     /// The state of `key`, as one of `spec`.
     fn state(&self, key: Key, spec: &Arc<Spec>, now: Tick) -> State {
-        let Some(slot) = self.slots.find(key).ok().and_then(|at| self.slots.at(at)) else {
+        self.state_at(self.slots.find(key).ok(), spec, now)
+    }
+
+    /// The state of the key that is at `place`, or nowhere.
+    fn state_at(&self, place: Option<usize>, spec: &Arc<Spec>, now: Tick) -> State {
+        let Some(slot) = place.and_then(|place| self.slots.at(place)) else {
             return spec.full(now);
         };
         let mut state = self.state_of(slot);
@@ -294,14 +343,17 @@ impl Shard {
 
     /// Keeps `state` for `key`.
     fn keep(&mut self, key: Key, spec: &Arc<Spec>, state: State, now: Tick) {
-        let found = self.slots.find(key);
-        if spec.time_to_full_us(&state, now) == 0 {
-            if let Ok(place) = found {
-                self.drop_at(place);
-            }
-            return;
+        let found = self.slots.find(key).ok();
+        if spec.time_to_full_us(&state, now) > 0 {
+            self.put(found, key, spec, state, now);
+        } else if let Some(place) = found {
+            self.drop_at(place);
         }
-        if let Ok(place) = found {
+    }
+
+    /// Keeps `state`, which is not full, for `key`, which is at `found` or nowhere.
+    fn put(&mut self, found: Option<usize>, key: Key, spec: &Arc<Spec>, state: State, now: Tick) {
+        if let Some(place) = found {
             let slot = self.slots.at_mut(place).expect("it was found there");
             if !Arc::ptr_eq(spec, &slot.spec) {
                 self.counts.went(&slot.spec);
@@ -491,6 +543,29 @@ fn decided(
     match then {
         Then::Spend => set::take(&mut members, now).map(|spent| spent.from()),
         Then::Leave => set::check(&members, now).map(|_| set::Places::default()),
+    }
+}
+
+/// What a bucket says that is known, and spends; the case that nearly all requests are.
+fn bucket(spec: &BucketSpec, slot: &mut Slot, cost: u64, now: Tick, then: Then) -> Said {
+    let mut state = BucketState {
+        credits: slot.word,
+        at: slot.at,
+    };
+    match spec.take(&mut state, now, cost) {
+        Ok(Passed { remaining }) if then == Then::Spend => {
+            (slot.word, slot.at) = (state.credits, state.at);
+            Said::Passes { at: now, remaining }
+        }
+        Ok(_) => {
+            let (credits, at) = (slot.word, slot.at);
+            let remaining = spec.remaining(&BucketState { credits, at }, now);
+            Said::Passes { at: now, remaining }
+        }
+        Err(short) => Said::Short {
+            short,
+            remaining: spec.remaining(&state, now),
+        },
     }
 }
 

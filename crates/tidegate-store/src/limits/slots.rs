@@ -71,18 +71,17 @@ impl Slots {
 
     /// Where `key` is, or where it would be.
     pub(super) fn find(&self, key: Key) -> Result<usize, usize> {
-        let mut place = self.home(key);
-        while let Some(slot) = &self.slots[place] {
-            if slot.key >= key {
-                return if slot.key == key {
-                    Ok(place)
-                } else {
-                    Err(place)
-                };
+        let home = self.home(key);
+        for (passed, slot) in self.slots[home..].iter().enumerate() {
+            match slot {
+                // Half of a key tells nearly all apart.
+                Some(slot) if slot.key[0] < key[0] => {}
+                Some(slot) if slot.key == key => return Ok(home + passed),
+                Some(slot) if slot.key < key => {}
+                _ => return Err(home + passed),
             }
-            place += 1;
         }
-        Err(place)
+        unreachable!("the last slot is empty")
     }
 
     /// Whether one more needs [`Self::rebuild`] first.
