@@ -19,6 +19,7 @@ mod gateway_worked_example;
 mod harness;
 mod limiter_default;
 mod limiter_sockets;
+mod limits_cost;
 mod limits_dependency;
 mod limits_envoy;
 mod limits_fleet;
@@ -82,6 +83,7 @@ const DRILLS: &[Drill] = &[
     limits_vectors::DRILL,
     limits_windows::DRILL,
     limits_keys::DRILL,
+    limits_cost::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

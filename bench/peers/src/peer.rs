@@ -105,9 +105,9 @@ impl InMemory {
     pub fn passes(&self, key: &str) -> bool {
         let values = HashMap::from([("user".to_owned(), key.to_owned())]);
         let context = Context::from(values);
-        let checked =
-            self.limits
-                .check_rate_limited_and_update(&self.namespace, &context, 1, false);
+        let checked = self
+            .limits
+            .check_rate_limited_and_update(&self.namespace, &context, 1);
         checked.is_ok_and(|checked| !checked.limited)
     }
 }
