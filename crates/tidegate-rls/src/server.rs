@@ -25,8 +25,12 @@ use crate::plan::RlsPlan;
 const HEAD_BYTES_MAX: u32 = 16 * 1024;
 /// Calls that a client has taken back and we have not forgotten yet.
 const RESET_STREAMS_MAX: usize = 64;
-/// How long a client may take for its first byte.
-const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client may take for what every client says first.
+const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
+/// How long that is (RFC 9113 §3.4).
+const PREFACE_BYTES: usize = 24;
+/// How often it is looked whether all of it is there, once some of it is.
+const PREFACE_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often it is looked whether a quiet client is still there, and how long it may take to say so.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const LOOK_WITHIN: Duration = Duration::from_secs(10);
@@ -221,6 +225,19 @@ async fn accept(
     }
 }
 
+/// Waits until all of what every client says first is there. It stays to be read.
+async fn first_words(stream: &TcpStream) -> io::Result<()> {
+    let mut words = [0; PREFACE_BYTES];
+    loop {
+        match stream.peek(&mut words).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            PREFACE_BYTES => return Ok(()),
+            // What is there already keeps the socket readable, so nothing would wake us.
+            _ => tokio::time::sleep(PREFACE_LOOK_EVERY).await,
+        }
+    }
+}
+
 /// Drives one connection to its end.
 async fn drive(
     stream: TcpStream,
@@ -230,8 +247,8 @@ async fn drive(
 ) {
     // The engine waits for a client's first words for as long as it takes.
     tokio::select! {
-        first = tokio::time::timeout(FIRST_BYTE_WITHIN, stream.readable()) => {
-            if !matches!(first, Ok(Ok(()))) {
+        spoken = tokio::time::timeout(FIRST_WORDS_WITHIN, first_words(&stream)) => {
+            if !matches!(spoken, Ok(Ok(()))) {
                 return;
             }
         }

@@ -14,6 +14,7 @@ mod sample;
 mod words;
 
 use std::net::IpAddr;
+use std::num::IntErrorKind;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
@@ -318,8 +319,15 @@ impl Limit {
         let Some(said) = asked.trusted_header(name) else {
             return otherwise;
         };
-        let digits = str::from_utf8(said).ok().map(str::trim);
-        let cost = digits.and_then(|digits| digits.parse().ok());
+        let cost = str::from_utf8(said)
+            .ok()
+            .map(str::trim)
+            .map(str::parse::<u64>);
+        let cost = cost.and_then(|cost| match cost {
+            // More than there is a number for is still a cost, and more than any limit has.
+            Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(u64::MAX),
+            cost => cost.ok(),
+        });
         cost.unwrap_or_else(|| {
             ignored(Malformed::Cost);
             otherwise

@@ -25,6 +25,7 @@ pub(crate) async fn all(backend: &Backend) {
     a_shadow_never_refuses(backend).await;
     all_that_refuse_are_told_and_the_longest_wait_binds(backend).await;
     what_was_refused_later_comes_back(backend).await;
+    what_several_requests_took_of_one_key_comes_back_at_once(backend).await;
     what_it_really_cost_is_settled(backend).await;
     a_changed_limit_keeps_the_tokens_used(backend).await;
     a_question_spends_nothing(backend).await;
@@ -130,6 +131,21 @@ async fn what_was_refused_later_comes_back(on: &Backend) {
         // Also though it was refused a moment ago.
         let passed = on.take(&asked(&limits, 1)).await;
         assert_eq!(remaining(&passed), [8, 2], "{algorithm:?}");
+    }
+}
+
+async fn what_several_requests_took_of_one_key_comes_back_at_once(on: &Backend) {
+    for algorithm in Algorithm::ALL {
+        let limits = [Limit::new(algorithm, 10)];
+        let mut back = Vec::new();
+        for _ in 0..5 {
+            let passed = on.take(&asked(&limits, 2)).await;
+            back.extend(settled(&limits, &passed, 2, 0));
+        }
+
+        on.settle(&back).await;
+
+        assert_eq!(left(on, &limits).await, [10], "{algorithm:?}");
     }
 }
 

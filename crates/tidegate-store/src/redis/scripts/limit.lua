@@ -222,6 +222,8 @@ end
 local bucket, state
 local kinds, states, used, at, waits, passes = {}, {}, {}, {}, {}, 1
 for i = 1, #KEYS do
+  -- One key may be settled for several requests at once.
+  if op == 'settle' and i > 1 then values[i] = redis.call('GET', KEYS[i]) end
   local k = 6 * i
   local n, last, wait = ARGV[k] + 0, ARGV[k + 1], 0
   if ARGV[k - 4] == 'b' then
