@@ -42,7 +42,7 @@ pub enum LimitStore {
 /// One limit of a request, and what the request takes of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Whose state it is, see [`RateSecret::key`](crate::RateSecret::key). No two limits of a request have the same.
+    /// Whose state it is, see [`RateKeys::key`](crate::RateKeys::key). No two limits of a request have the same.
     pub key: u128,
     /// Limits of one tag are decided together, also where a Cluster keeps others elsewhere.
     pub tag: SlotTag,
