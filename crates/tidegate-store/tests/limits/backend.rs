@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::rate::Tick;
 use tidegate_core::session::SlotTag;
+use tidegate_lab::patience;
 use tidegate_lab::peers::{Cluster, ClusterSetup, RedisServer};
 use tidegate_store::limits::{
     Answer, Asked, LimitStore, LimitTable, LimitTablePlan, RedisLimits, Settled,
@@ -15,8 +16,6 @@ use tidegate_store::{Background, Call};
 
 /// A call that is not mistaken for a fault on a loaded machine.
 pub(crate) const CALL: Call = Call::within(Duration::from_secs(5));
-/// Longest wait for anything to come about.
-const WITHIN: Duration = Duration::from_secs(30);
 
 /// A store of limits, a clock, and what it runs on.
 pub(crate) struct Backend {
@@ -106,11 +105,7 @@ fn redis(arrangement: Arrangement) -> (LimitStore, Background) {
 
 /// Looks until `it_is`.
 pub(crate) async fn until(what: &str, it_is: impl AsyncFn() -> bool) {
-    let begun = Instant::now();
-    while !it_is().await {
-        assert!(begun.elapsed() < WITHIN, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    patience::until(what, async || it_is().await.then_some(())).await;
 }
 
 pub(crate) fn address(of: SocketAddr) -> Address {
