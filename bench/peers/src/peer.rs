@@ -84,22 +84,30 @@ fn quota(allowance: Allowance) -> Quota {
     Quota::per_minute(NonZeroU32::new(allowance.0).expect("something is allowed"))
 }
 
-/// limitador in memory.
-pub struct InMemory {
+/// limitador with one limit by a string, wherever it keeps its counters.
+pub struct Named {
     limits: Limitador,
     namespace: Namespace,
 }
 
-impl InMemory {
-    pub fn new(allowance: Allowance, keys_max: u64) -> Result<Self, Box<dyn Error>> {
-        let limits = Limitador::new(keys_max);
+impl Named {
+    pub fn new(
+        limits: Limitador,
+        allowance: Allowance,
+        window: Duration,
+    ) -> Result<Self, Box<dyn Error>> {
         let by = Expression::parse("user").map_err(|error| error.to_string())?;
-        let minute = Duration::from_secs(60).as_secs();
-        limits.add_limit(Limit::new("peers", allowance.0.into(), minute, [], [by]));
+        let limit = Limit::new("peers", allowance.0.into(), window.as_secs(), [], [by]);
+        limits.add_limit(limit);
         Ok(Self {
             limits,
             namespace: "peers".into(),
         })
+    }
+
+    /// In memory, with room for `keys_max` counters.
+    pub fn in_memory(allowance: Allowance, keys_max: u64) -> Result<Self, Box<dyn Error>> {
+        Self::new(Limitador::new(keys_max), allowance, Duration::from_secs(60))
     }
 
     pub fn passes(&self, key: &str) -> bool {

@@ -52,12 +52,18 @@ pub(crate) fn settling(spec: &Spec, more: i64, at: u64) -> Vec<String> {
 }
 
 /// What the script says of each limit, from its reply.
+///
+/// # Panics
+///
+/// When the reply is not as docs/store-keys.md says.
 pub(crate) fn said(reply: &[i64]) -> Vec<Said> {
-    let pairs = reply.get(2..).unwrap_or_default().chunks_exact(2);
-    pairs
-        .map(|pair| Said {
-            wait_us: u64::try_from(pair[0]).ok(),
-            remaining: u64::try_from(pair[1]).unwrap_or(u64::MAX),
+    // Third is when there is more, which nobody asks for here.
+    let limits = reply.get(2..).unwrap_or_default().chunks_exact(3);
+    assert!(limits.remainder().is_empty(), "{reply:?} is no reply");
+    limits
+        .map(|of| Said {
+            wait_us: u64::try_from(of[0]).ok(),
+            remaining: u64::try_from(of[1]).unwrap_or(u64::MAX),
         })
         .collect()
 }

@@ -1,6 +1,8 @@
 //! What a request with limits costs Redis: CPU time, writes, memory.
 
-use std::time::Instant;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tidegate_core::rate::{Algorithm, Rate, Spec};
@@ -46,9 +48,13 @@ enum Case {
     Limits(u64),
     /// One key, which refuses.
     Refused,
+    /// One limit of ours that lets it pass, one request after the other.
+    OneByOne,
+    /// limitador's library, which asks one after the other.
+    Limitador,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 9] = [
     Case::Increment,
     Case::Usual,
     Case::Limits(1),
@@ -56,6 +62,8 @@ const CASES: [Case; 7] = [
     Case::Limits(3),
     Case::Limits(5),
     Case::Refused,
+    Case::OneByOne,
+    Case::Limitador,
 ];
 
 struct Scripts {
@@ -66,7 +74,12 @@ struct Scripts {
 }
 
 /// Measures all of them in turns.
-pub(super) fn costs(verdict: &mut Verdict, args: &Args, cores: Cores) -> anyhow::Result<()> {
+pub(super) fn costs(
+    verdict: &mut Verdict,
+    args: &Args,
+    cores: Cores,
+    peers: &Path,
+) -> anyhow::Result<()> {
     let server = RedisServer::plain()?;
     let pid = server.pid().context("the server is up")?;
     measure::pin_process(pid, cores.measured)?;
@@ -81,7 +94,12 @@ pub(super) fn costs(verdict: &mut Verdict, args: &Args, cores: Cores) -> anyhow:
         for turn in 0..CASES.len() {
             let at = (round + turn) % CASES.len();
             let begun = sets(&server)?;
-            costs[at].push(cost_us(pid, &mut raw, |n| scripts.command(CASES[at], n))?);
+            let command = |n| scripts.command(CASES[at], n);
+            costs[at].push(match CASES[at] {
+                Case::Limitador => limitador(peers, &server, pid, KEYS, u64::from(REQUESTS))?,
+                Case::OneByOne => cost_us(pid, &mut raw, 1, command)?,
+                _ => cost_us(pid, &mut raw, PIPELINE, command)?,
+            });
             if CASES[at] == Case::Refused {
                 let written = sets(&server)? - begun;
                 anyhow::ensure!(written == 0, "refusals have written {written} times");
@@ -114,10 +132,22 @@ pub(super) fn costs(verdict: &mut Verdict, args: &Args, cores: Cores) -> anyhow:
         );
     }
     verdict.add(Figure::us("refused, one hot key, nothing written", of(Case::Refused)).below(one));
-    let ours = held(&server, &mut raw, |n| scripts.filling(n))?;
-    let usual = held(&server, &mut raw, |n| scripts.usual(n.into(), n))?;
-    verdict
-        .add(Figure::count("bytes a key in Redis", ours).beside("float bucket in a hash", usual));
+    verdict.add(
+        Figure::us("1 limit, one request after the other", of(Case::OneByOne))
+            .beside("limitador's library", of(Case::Limitador))
+            .below(of(Case::Limitador)),
+    );
+    let ours = held(&server, || fill(&mut raw, |n| scripts.filling(n)))?;
+    let usual = held(&server, || fill(&mut raw, |n| scripts.usual(n.into(), n)))?;
+    let theirs = held(&server, || {
+        limitador(peers, &server, pid, KEYS_HELD, KEYS_HELD).map(drop)
+    })?;
+    verdict.add(
+        Figure::count("bytes a key in Redis", ours)
+            .beside("float bucket in a hash", usual)
+            .beside("limitador's library", theirs)
+            .below(theirs),
+    );
     Ok(())
 }
 
@@ -149,7 +179,9 @@ impl Scripts {
                 });
                 self.ours(&self.roomy, keys.collect())
             }
+            Case::OneByOne => self.command(Case::Limits(1), number),
             Case::Refused => self.ours(&self.narrow, vec![key("hot", 0)]),
+            Case::Limitador => unreachable!("it asks by itself"),
         }
     }
 
@@ -202,48 +234,85 @@ fn sets(server: &RedisServer) -> anyhow::Result<u64> {
     Ok(sets.map_or(0, |(_, calls)| *calls))
 }
 
-/// CPU time of the server for each of [`REQUESTS`] requests, in microseconds.
+/// CPU time of the server for each of [`REQUESTS`] requests, of which so many are under way at a time, in microseconds.
 fn cost_us(
     pid: u32,
     raw: &mut redis::Connection,
+    at_once: u32,
     command: impl Fn(u32) -> redis::Cmd,
 ) -> anyhow::Result<f64> {
-    let pipelines: Vec<_> = (0..REQUESTS / PIPELINE)
-        .map(|at| pipeline(at, &command))
+    let pipelines: Vec<_> = (0..REQUESTS / at_once)
+        .map(|at| pipeline(at, at_once, &command))
         .collect();
+    let spent = spent(pid, || {
+        for pipeline in &pipelines {
+            let () = pipeline.query(raw)?;
+        }
+        Ok(())
+    })?;
+    Ok(spent.as_secs_f64() * 1e6 / f64::from(pipelines.len() as u32 * at_once))
+}
+
+/// The same of limitador's library, which makes `checks` by `keys` keys in turns.
+fn limitador(
+    peers: &Path,
+    server: &RedisServer,
+    pid: u32,
+    keys: u64,
+    checks: u64,
+) -> anyhow::Result<f64> {
+    let spent = spent(pid, || {
+        // On the core that this thread is on.
+        let output = Command::new(peers)
+            .args(["redis", &server.address().to_string()])
+            .args([keys.to_string(), checks.to_string()])
+            .output()?;
+        anyhow::ensure!(
+            output.status.success(),
+            "limitador: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(())
+    })?;
+    Ok(spent.as_secs_f64() * 1e6 / checks as f64)
+}
+
+/// CPU time of the server for `work`.
+fn spent(pid: u32, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let (begun, before) = (Instant::now(), measure::cpu_time(pid)?);
-    for pipeline in &pipelines {
-        let () = pipeline.query(raw)?;
-    }
+    work()?;
     let spent = measure::cpu_time(pid)?.saturating_sub(before);
     let share = spent.as_secs_f64() / begun.elapsed().as_secs_f64();
     if share < CPU_SHARE_MIN {
         return Err(Invalid(format!("the server ran for {share:.2} of the time")).into());
     }
-    Ok(spent.as_secs_f64() * 1e6 / f64::from(pipelines.len() as u32 * PIPELINE))
+    Ok(spent)
 }
 
-fn pipeline(at: u32, command: impl Fn(u32) -> redis::Cmd) -> redis::Pipeline {
+/// So many requests at a time, the `at`th of them.
+fn pipeline(at: u32, at_once: u32, command: impl Fn(u32) -> redis::Cmd) -> redis::Pipeline {
     let mut pipeline = redis::pipe();
-    for number in 0..PIPELINE {
+    for number in 0..at_once {
         pipeline
-            .add_command(command(at * PIPELINE + number))
+            .add_command(command(at * at_once + number))
             .ignore();
     }
     pipeline
 }
 
-/// Bytes for each of [`KEYS_HELD`] keys of which each was asked for once.
-fn held(
-    server: &RedisServer,
-    raw: &mut redis::Connection,
-    command: impl Fn(u32) -> redis::Cmd,
-) -> anyhow::Result<f64> {
+/// Asks for each of [`KEYS_HELD`] keys once.
+fn fill(raw: &mut redis::Connection, command: impl Fn(u32) -> redis::Cmd) -> anyhow::Result<()> {
+    for at in 0..KEYS_HELD as u32 / PIPELINE {
+        let () = pipeline(at, PIPELINE, &command).query(raw)?;
+    }
+    Ok(())
+}
+
+/// Bytes for each of [`KEYS_HELD`] keys that `fill` makes in an empty server.
+fn held(server: &RedisServer, fill: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     server.ask(&["FLUSHALL"])?;
     let before: f64 = server.info("used_memory")?.parse()?;
-    for at in 0..KEYS_HELD as u32 / PIPELINE {
-        let () = pipeline(at, &command).query(raw)?;
-    }
+    fill()?;
     let after: f64 = server.info("used_memory")?.parse()?;
     Ok((after - before) / KEYS_HELD as f64)
 }
