@@ -34,7 +34,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let cores = Cores::pick()?;
     let host = HostTimes::now()?;
     in_process(&mut verdict, args, cores)?;
-    redis_side::costs(&mut verdict, args, cores, &peers()?)?;
+    redis_side::costs(&mut verdict, args, cores)?;
     let steal = HostTimes::now()?.steal_share_since(&host);
     if steal > STEAL_SHARE_MAX {
         return Err(Invalid(format!("steal {steal:.3} is over {STEAL_SHARE_MAX}")).into());

@@ -2,11 +2,10 @@
 //! and memory for each key. Prints JSON.
 //!
 //! Each decides by the same strings in the same order, on one thread. `./drill limits-cost` runs it and holds it against
-//! its bars. `redis` asks a Redis as limitador does, for the drill to see what that costs the server.
+//! its bars.
 
 mod memory;
 mod peer;
-mod redis;
 mod speed;
 
 use std::error::Error;
@@ -26,12 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["memory", who] => println!("{}", memory::bytes_per_key(who)?),
         // For a profiler: nothing but ours.
         ["ours"] => speed::ours_alone(),
-        ["redis", address, keys, checks] => {
-            redis::limitador(address, keys.parse()?, checks.parse()?)?;
-        }
         [] => measure(ROUNDS)?,
         ["--rounds", rounds] => measure(rounds.parse()?)?,
-        _ => return Err("tidegate-peers [--rounds N] | memory WHO | ours | redis ADDRESS KEYS CHECKS".into()),
+        _ => return Err("tidegate-peers [--rounds N] | memory WHO | ours".into()),
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::peer::{Allowance, Named, Ours, governor};
+use crate::peer::{Allowance, InMemory, Ours, governor};
 use crate::speed::key;
 
 /// Keys that come in.
@@ -40,7 +40,7 @@ pub fn bytes_per_key(who: &str) -> Result<f64, Box<dyn Error>> {
             grown(|key| theirs.check_key(&key.to_owned()).is_ok())
         }
         "limitador" => {
-            let theirs = Named::in_memory(ALLOWANCE, 2 * KEYS)?;
+            let theirs = InMemory::new(ALLOWANCE, 2 * KEYS)?;
             grown(|key| theirs.passes(key))
         }
         _ => Err(format!("nobody is {who}").into()),

@@ -84,30 +84,22 @@ fn quota(allowance: Allowance) -> Quota {
     Quota::per_minute(NonZeroU32::new(allowance.0).expect("something is allowed"))
 }
 
-/// limitador with one limit by a string, wherever it keeps its counters.
-pub struct Named {
+/// limitador in memory.
+pub struct InMemory {
     limits: Limitador,
     namespace: Namespace,
 }
 
-impl Named {
-    pub fn new(
-        limits: Limitador,
-        allowance: Allowance,
-        window: Duration,
-    ) -> Result<Self, Box<dyn Error>> {
+impl InMemory {
+    pub fn new(allowance: Allowance, keys_max: u64) -> Result<Self, Box<dyn Error>> {
+        let limits = Limitador::new(keys_max);
         let by = Expression::parse("user").map_err(|error| error.to_string())?;
-        let limit = Limit::new("peers", allowance.0.into(), window.as_secs(), [], [by]);
-        limits.add_limit(limit);
+        let minute = Duration::from_secs(60).as_secs();
+        limits.add_limit(Limit::new("peers", allowance.0.into(), minute, [], [by]));
         Ok(Self {
             limits,
             namespace: "peers".into(),
         })
-    }
-
-    /// In memory, with room for `keys_max` counters.
-    pub fn in_memory(allowance: Allowance, keys_max: u64) -> Result<Self, Box<dyn Error>> {
-        Self::new(Limitador::new(keys_max), allowance, Duration::from_secs(60))
     }
 
     pub fn passes(&self, key: &str) -> bool {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tidegate_core::rate::Tick;
 use tidegate_core::rng::Rng;
 
-use crate::peer::{Allowance, Named, Ours, governor, governor_at};
+use crate::peer::{Allowance, InMemory, Ours, governor, governor_at};
 
 /// Different keys.
 const KEYS: u64 = 10_000;
@@ -41,7 +41,7 @@ pub fn in_turns(rounds: usize) -> Result<Value, Box<dyn Error>> {
         let theirs = governor(allowance);
         let clock = FakeRelativeClock::default();
         let theirs_at = governor_at(allowance, clock);
-        let limitador = Named::in_memory(allowance, 4 * KEYS)?;
+        let limitador = InMemory::new(allowance, 4 * KEYS)?;
         let mut runners = [
             Runner::new("ours", DECISIONS, |key| ours.passes(key)),
             Runner::new("governor", DECISIONS, |key| theirs.check_key(key).is_ok()),

@@ -1,8 +1,6 @@
 //! What a request with limits costs Redis: CPU time, writes, memory.
 
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use tidegate_core::rate::{Algorithm, Rate, Spec};
@@ -39,6 +37,18 @@ redis.call('EXPIRE', KEYS[1], 120)
 return passes and 1 or 0
 ";
 
+/// What limitador's library does with Redis for one limit, in words of our own: it looks, and then it counts. (Its own
+/// code for Redis is not built without RocksDB.)
+const LOOK: &str = "return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]) }";
+const COUNT: &str = "
+local count = redis.call('INCRBY', KEYS[1], ARGV[2])
+if count == tonumber(ARGV[2]) then
+  redis.call('EXPIRE', KEYS[1], ARGV[1], 'NX')
+  redis.call('SADD', KEYS[2], KEYS[1])
+end
+return count
+";
+
 /// What Redis is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
@@ -48,13 +58,11 @@ enum Case {
     Limits(u64),
     /// One key, which refuses.
     Refused,
-    /// One limit of ours that lets it pass, one request after the other.
-    OneByOne,
-    /// limitador's library, which asks one after the other.
+    /// One limit as limitador's library keeps it: two calls.
     Limitador,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 8] = [
     Case::Increment,
     Case::Usual,
     Case::Limits(1),
@@ -62,24 +70,20 @@ const CASES: [Case; 9] = [
     Case::Limits(3),
     Case::Limits(5),
     Case::Refused,
-    Case::OneByOne,
     Case::Limitador,
 ];
 
 struct Scripts {
     ours: String,
     usual: String,
+    look: String,
+    count: String,
     roomy: Spec,
     narrow: Spec,
 }
 
 /// Measures all of them in turns.
-pub(super) fn costs(
-    verdict: &mut Verdict,
-    args: &Args,
-    cores: Cores,
-    peers: &Path,
-) -> anyhow::Result<()> {
+pub(super) fn costs(verdict: &mut Verdict, args: &Args, cores: Cores) -> anyhow::Result<()> {
     let server = RedisServer::plain()?;
     let pid = server.pid().context("the server is up")?;
     measure::pin_process(pid, cores.measured)?;
@@ -88,18 +92,13 @@ pub(super) fn costs(
     let mut raw = client.get_connection()?;
     let scripts = Scripts::load(&mut raw)?;
     // The one token of the key that refuses.
-    let () = scripts.command(Case::Refused, 0).query(&mut raw)?;
+    let () = scripts.commands(Case::Refused, 0)[0].query(&mut raw)?;
     let mut costs = vec![Vec::new(); CASES.len()];
     for round in 0..args.rounds.unwrap_or(ROUNDS) as usize {
         for turn in 0..CASES.len() {
             let at = (round + turn) % CASES.len();
             let begun = sets(&server)?;
-            let command = |n| scripts.command(CASES[at], n);
-            costs[at].push(match CASES[at] {
-                Case::Limitador => limitador(peers, &server, pid, KEYS, u64::from(REQUESTS))?,
-                Case::OneByOne => cost_us(pid, &mut raw, 1, command)?,
-                _ => cost_us(pid, &mut raw, PIPELINE, command)?,
-            });
+            costs[at].push(cost_us(pid, &mut raw, |n| scripts.commands(CASES[at], n))?);
             if CASES[at] == Case::Refused {
                 let written = sets(&server)? - begun;
                 anyhow::ensure!(written == 0, "refusals have written {written} times");
@@ -119,7 +118,8 @@ pub(super) fn costs(
     verdict.add(
         Figure::us("Redis's CPU time for a request with 1 limit", one)
             .beside("INCR", of(Case::Increment))
-            .beside("float bucket in a hash", of(Case::Usual)),
+            .beside("float bucket in a hash", of(Case::Usual))
+            .beside("limitador's two scripts", of(Case::Limitador)),
     );
     for count in [2, 3, 5] {
         let what = format!("with {count} limits");
@@ -132,21 +132,14 @@ pub(super) fn costs(
         );
     }
     verdict.add(Figure::us("refused, one hot key, nothing written", of(Case::Refused)).below(one));
-    verdict.add(
-        Figure::us("1 limit, one request after the other", of(Case::OneByOne))
-            .beside("limitador's library", of(Case::Limitador))
-            .below(of(Case::Limitador)),
-    );
-    let ours = held(&server, || fill(&mut raw, |n| scripts.filling(n)))?;
-    let usual = held(&server, || fill(&mut raw, |n| scripts.usual(n.into(), n)))?;
-    let theirs = held(&server, || {
-        limitador(peers, &server, pid, KEYS_HELD, KEYS_HELD).map(drop)
-    })?;
+    let ours = held(&server, &mut raw, |n| vec![scripts.filling(n)])?;
+    let usual = held(&server, &mut raw, |n| vec![scripts.usual(n.into(), n)])?;
+    let limitador = held(&server, &mut raw, |n| scripts.limitador(n.into()))?;
     verdict.add(
         Figure::count("bytes a key in Redis", ours)
             .beside("float bucket in a hash", usual)
-            .beside("limitador's library", theirs)
-            .below(theirs),
+            .beside("limitador's two scripts", limitador)
+            .below(limitador),
     );
     Ok(())
 }
@@ -159,13 +152,15 @@ impl Scripts {
         Ok(Self {
             ours: load(LIMIT)?,
             usual: load(USUAL)?,
+            look: load(LOOK)?,
+            count: load(COUNT)?,
             roomy: spec(1_000_000, 60_000_000)?,
             narrow: spec(1, 86_400_000_000)?,
         })
     }
 
-    fn command(&self, case: Case, number: u32) -> redis::Cmd {
-        match case {
+    fn commands(&self, case: Case, number: u32) -> Vec<redis::Cmd> {
+        vec![match case {
             Case::Increment => {
                 let mut command = redis::cmd("INCR");
                 command.arg(key("n", u64::from(number) % KEYS));
@@ -179,10 +174,20 @@ impl Scripts {
                 });
                 self.ours(&self.roomy, keys.collect())
             }
-            Case::OneByOne => self.command(Case::Limits(1), number),
             Case::Refused => self.ours(&self.narrow, vec![key("hot", 0)]),
-            Case::Limitador => unreachable!("it asks by itself"),
-        }
+            Case::Limitador => return self.limitador(u64::from(number) % KEYS),
+        }]
+    }
+
+    /// What it asks of a user: by a key with all of the limit in it, which is told to a set of the limit's keys.
+    fn limitador(&self, number: u64) -> Vec<redis::Cmd> {
+        let counter = format!("peers:86400:user:{}", key("p", number));
+        let mut look = redis::cmd("EVALSHA");
+        look.arg(&self.look).arg(1).arg(&counter);
+        let mut count = redis::cmd("EVALSHA");
+        count.arg(&self.count).arg(2).arg(counter);
+        count.arg("peers:86400:user:counters").arg(86_400).arg(1);
+        vec![look, count]
     }
 
     /// One request of a key that remembers it for long.
@@ -234,85 +239,46 @@ fn sets(server: &RedisServer) -> anyhow::Result<u64> {
     Ok(sets.map_or(0, |(_, calls)| *calls))
 }
 
-/// CPU time of the server for each of [`REQUESTS`] requests, of which so many are under way at a time, in microseconds.
+/// CPU time of the server for each of [`REQUESTS`] requests, in microseconds.
 fn cost_us(
     pid: u32,
     raw: &mut redis::Connection,
-    at_once: u32,
-    command: impl Fn(u32) -> redis::Cmd,
+    commands: impl Fn(u32) -> Vec<redis::Cmd>,
 ) -> anyhow::Result<f64> {
-    let pipelines: Vec<_> = (0..REQUESTS / at_once)
-        .map(|at| pipeline(at, at_once, &command))
+    let pipelines: Vec<_> = (0..REQUESTS / PIPELINE)
+        .map(|at| pipeline(at, &commands))
         .collect();
-    let spent = spent(pid, || {
-        for pipeline in &pipelines {
-            let () = pipeline.query(raw)?;
-        }
-        Ok(())
-    })?;
-    Ok(spent.as_secs_f64() * 1e6 / f64::from(pipelines.len() as u32 * at_once))
-}
-
-/// The same of limitador's library, which makes `checks` by `keys` keys in turns.
-fn limitador(
-    peers: &Path,
-    server: &RedisServer,
-    pid: u32,
-    keys: u64,
-    checks: u64,
-) -> anyhow::Result<f64> {
-    let spent = spent(pid, || {
-        // On the core that this thread is on.
-        let output = Command::new(peers)
-            .args(["redis", &server.address().to_string()])
-            .args([keys.to_string(), checks.to_string()])
-            .output()?;
-        anyhow::ensure!(
-            output.status.success(),
-            "limitador: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
-    })?;
-    Ok(spent.as_secs_f64() * 1e6 / checks as f64)
-}
-
-/// CPU time of the server for `work`.
-fn spent(pid: u32, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let (begun, before) = (Instant::now(), measure::cpu_time(pid)?);
-    work()?;
+    for pipeline in &pipelines {
+        let () = pipeline.query(raw)?;
+    }
     let spent = measure::cpu_time(pid)?.saturating_sub(before);
     let share = spent.as_secs_f64() / begun.elapsed().as_secs_f64();
     if share < CPU_SHARE_MIN {
         return Err(Invalid(format!("the server ran for {share:.2} of the time")).into());
     }
-    Ok(spent)
+    Ok(spent.as_secs_f64() * 1e6 / f64::from(pipelines.len() as u32 * PIPELINE))
 }
 
-/// So many requests at a time, the `at`th of them.
-fn pipeline(at: u32, at_once: u32, command: impl Fn(u32) -> redis::Cmd) -> redis::Pipeline {
+fn pipeline(at: u32, commands: impl Fn(u32) -> Vec<redis::Cmd>) -> redis::Pipeline {
     let mut pipeline = redis::pipe();
-    for number in 0..at_once {
-        pipeline
-            .add_command(command(at * at_once + number))
-            .ignore();
+    for command in (0..PIPELINE).flat_map(|number| commands(at * PIPELINE + number)) {
+        pipeline.add_command(command).ignore();
     }
     pipeline
 }
 
-/// Asks for each of [`KEYS_HELD`] keys once.
-fn fill(raw: &mut redis::Connection, command: impl Fn(u32) -> redis::Cmd) -> anyhow::Result<()> {
-    for at in 0..KEYS_HELD as u32 / PIPELINE {
-        let () = pipeline(at, PIPELINE, &command).query(raw)?;
-    }
-    Ok(())
-}
-
-/// Bytes for each of [`KEYS_HELD`] keys that `fill` makes in an empty server.
-fn held(server: &RedisServer, fill: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+/// Bytes for each of [`KEYS_HELD`] keys of which each was asked for once.
+fn held(
+    server: &RedisServer,
+    raw: &mut redis::Connection,
+    commands: impl Fn(u32) -> Vec<redis::Cmd>,
+) -> anyhow::Result<f64> {
     server.ask(&["FLUSHALL"])?;
     let before: f64 = server.info("used_memory")?.parse()?;
-    fill()?;
+    for at in 0..KEYS_HELD as u32 / PIPELINE {
+        let () = pipeline(at, &commands).query(raw)?;
+    }
     let after: f64 = server.info("used_memory")?.parse()?;
     Ok((after - before) / KEYS_HELD as f64)
 }
