@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Tick;
 use super::super::share::Life;
-use super::{Answer, HELD_MAX, Message, PermitId};
+use super::terms::ByClass;
+use super::{Answer, Asking, HELD_MAX, PermitId, Renewal};
+use crate::facts::Class;
 
 /// A lease is over for its holder this part of it early, so that clocks need not run alike.
 const DRIFT_PARTS: u64 = 32;
@@ -17,21 +19,36 @@ const RETRY_PARTS: u64 = 12;
 pub struct Holder {
     life: Life,
     lease_us: u64,
+    after: Afterwards,
     number: u64,
+    /// By class, what it has of permits that it holds, valid or not.
+    used: ByClass,
     holds: BTreeMap<u64, Hold>,
     /// When something is to be done about which.
     dues: BTreeSet<(Tick, u64)>,
 }
 
+/// What becomes of a permit that the store does not know of any more, or cannot be told that it is still held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It is held no more.
+    Lost,
+    /// It is held all the same, and the store is told of it as soon as it can be.
+    Held,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     weight: u64,
+    class: Class,
     /// Asked for at this time, or renewed as of then.
     as_of: Tick,
     /// Not to be renewed after this.
     ends: Tick,
     /// When the permit is held.
     fence: Option<u64>,
+    /// Whether the store has said so, and has no reason to have forgotten it.
+    is_known: bool,
     due: Tick,
 }
 
@@ -52,41 +69,68 @@ pub enum Outcome {
 }
 
 impl Holder {
-    /// A node that holds nothing, and will hold what it is given for `lease_us` from each renewal.
-    pub const fn new(life: Life, lease_us: u64) -> Self {
+    /// A node that holds nothing, and will hold what it is given for `lease_us` from each renewal, and `after` that.
+    pub const fn new(life: Life, lease_us: u64, after: Afterwards) -> Self {
         Self {
             life,
             lease_us,
+            after,
             number: 0,
+            used: [0; Class::COUNT],
             holds: BTreeMap::new(),
             dues: BTreeSet::new(),
         }
     }
 
-    /// Asks for a permit for `weight`, to be held for no longer than `hold_us`, plus what is left of its lease then.
-    /// `None` if the node holds [`HELD_MAX`] already.
-    pub fn acquire(&mut self, now: Tick, weight: u64, hold_us: u64) -> Option<Message> {
-        if self.holds.len() >= HELD_MAX {
-            return None;
-        }
-        self.number += 1;
+    /// Asks for a permit for `weight` calls of a class, to be held for no longer than `hold_us`, plus what is left of its
+    /// lease then. `None` if the node holds [`HELD_MAX`] already.
+    pub fn acquire(
+        &mut self,
+        now: Tick,
+        weight: u64,
+        class: Class,
+        hold_us: u64,
+    ) -> Option<Asking> {
         let hold = Hold {
             weight,
+            class,
             as_of: now,
             ends: now.plus(hold_us),
             fence: None,
+            is_known: false,
             due: self.over(now),
         };
-        self.dues.insert((hold.due, self.number));
-        self.holds.insert(self.number, hold);
-        Some(Message::Acquire {
-            id: self.id(self.number),
-            weight,
-            lease_us: self.lease_us,
-        })
+        let id = self.add(hold)?;
+        Some(Asking { id, weight, class })
     }
 
-    /// The store's answer to a message that was sent at `asked`.
+    /// Takes a permit without the store, which is to be told of it as soon as it can be. `fence` is what to show for it.
+    /// `None` if the node holds [`HELD_MAX`] already, or may hold nothing that the store does not know of.
+    pub fn take_anyway(
+        &mut self,
+        now: Tick,
+        weight: u64,
+        class: Class,
+        hold_us: u64,
+        fence: u64,
+    ) -> Option<PermitId> {
+        if self.after == Afterwards::Lost {
+            return None;
+        }
+        let id = self.add(Hold {
+            weight,
+            class,
+            as_of: now,
+            ends: now.plus(hold_us),
+            fence: Some(fence),
+            is_known: false,
+            due: self.again(now),
+        })?;
+        self.used[class.index()] += weight;
+        Some(id)
+    }
+
+    /// The store's answer to what was sent at `asked`.
     pub fn answered(&mut self, asked: Tick, now: Tick, id: PermitId, answer: Answer) -> Outcome {
         let Some(hold) = self.find(id).copied() else {
             return Outcome::Over;
@@ -96,8 +140,11 @@ impl Holder {
             Some(_) => asked.max(hold.as_of),
             None => asked,
         };
-        match answer {
-            Answer::Held { fence } if now < self.over(as_of) => {
+        match (answer, hold.fence) {
+            (Answer::Held { fence }, _) if now < self.over(as_of) => {
+                if hold.fence.is_none() {
+                    self.used[hold.class.index()] += hold.weight;
+                }
                 let fence = hold.fence.unwrap_or(fence);
                 let renew = as_of.plus(self.lease_us / RENEW_PARTS);
                 let due = if renew < hold.ends {
@@ -108,15 +155,26 @@ impl Holder {
                 let hold = Hold {
                     as_of,
                     fence: Some(fence),
+                    is_known: true,
                     due,
                     ..hold
                 };
                 self.plan(id.number, hold);
                 Outcome::Held { fence }
             }
-            Answer::Full { .. } | Answer::Never if hold.fence.is_none() => {
+            (Answer::Full { .. } | Answer::Never | Answer::Settling { .. }, None) => {
                 self.forget(id.number);
                 Outcome::Refused(answer)
+            }
+            (_, Some(fence)) if self.after == Afterwards::Held => {
+                let due = self.again(now);
+                let hold = Hold {
+                    is_known: false,
+                    due,
+                    ..hold
+                };
+                self.plan(id.number, hold);
+                Outcome::Held { fence }
             }
             _ => {
                 self.forget(id.number);
@@ -125,52 +183,91 @@ impl Holder {
         }
     }
 
-    /// The permit is not needed any more, or its answer did not come in time. What to tell the store: also of one
+    /// The permit is not needed any more, or its answer did not come in time. Whether to tell the store: also of one
     /// that it may not have given.
-    pub fn release(&mut self, id: PermitId) -> Option<Message> {
-        (id.life == self.life && self.forget(id.number)).then_some(Message::Release { id })
+    pub fn release(&mut self, id: PermitId) -> bool {
+        id.life == self.life && self.forget(id.number)
     }
 
     /// Whether the permit may still be acted on.
     pub fn holds(&self, now: Tick, id: PermitId) -> bool {
-        let hold = self.find(id);
-        hold.is_some_and(|hold| hold.fence.is_some() && now < self.over(hold.as_of))
+        self.find(id).is_some_and(|hold| self.is_valid(now, hold))
     }
 
     /// What it holds, all together.
     pub fn weight(&self, now: Tick) -> u64 {
-        let valid = |hold: &&Hold| hold.fence.is_some() && now < self.over(hold.as_of);
-        let held = self.holds.values().filter(valid);
-        held.map(|hold| hold.weight).fold(0, u64::saturating_add)
+        let valid = self.holds.values().filter(|hold| self.is_valid(now, hold));
+        valid.map(|hold| hold.weight).fold(0, u64::saturating_add)
     }
 
-    /// Renews what is due, and says what was lost. To be called at [`Self::due_at`].
-    pub fn tick(&mut self, now: Tick, renew: &mut Vec<Message>, lost: &mut Vec<PermitId>) {
+    /// What it has, by class: also what it may not act on any more, until the next [`Self::tick`].
+    pub const fn used(&self) -> &ByClass {
+        &self.used
+    }
+
+    /// What it holds though the store does not know of it.
+    pub fn unknown(&self) -> u64 {
+        let unknown = self
+            .holds
+            .values()
+            .filter(|hold| hold.fence.is_some() && !hold.is_known);
+        unknown.map(|hold| hold.weight).fold(0, u64::saturating_add)
+    }
+
+    /// Renews what is due, `most` at a time, and says what was lost. To be called at [`Self::due_at`].
+    pub fn tick(
+        &mut self,
+        now: Tick,
+        most: usize,
+        renew: &mut Vec<Renewal>,
+        lost: &mut Vec<PermitId>,
+    ) {
         while let Some(&(due, number)) = self.dues.first()
             && due <= now
+            && renew.len() < most
         {
             let Some(hold) = self.holds.get(&number).copied() else {
                 self.dues.pop_first();
                 continue;
             };
-            let (id, over) = (self.id(number), self.over(hold.as_of));
-            let Some(fence) = hold.fence.filter(|_| now < over) else {
+            let over = self.over(hold.as_of);
+            let is_late = over <= now;
+            let Some(fence) = hold
+                .fence
+                .filter(|_| !is_late || self.after == Afterwards::Held)
+            else {
                 self.forget(number);
-                lost.push(id);
+                lost.push(self.id(number));
                 continue;
             };
-            let again = now.plus((self.lease_us / RETRY_PARTS).max(1)).min(over);
-            if now < hold.ends {
-                renew.push(Message::Renew {
-                    id,
-                    weight: hold.weight,
-                    fence,
-                    lease_us: self.lease_us,
-                });
-                self.plan(number, Hold { due: again, ..hold });
-            } else {
-                self.plan(number, Hold { due: over, ..hold });
+            if now >= hold.ends {
+                // Once more when its lease is over, and then it is forgotten.
+                if is_late {
+                    self.forget(number);
+                    lost.push(self.id(number));
+                } else {
+                    self.plan(number, Hold { due: over, ..hold });
+                }
+                continue;
             }
+            let is_known = hold.is_known && !is_late;
+            renew.push(Renewal {
+                id: self.id(number),
+                weight: hold.weight,
+                class: hold.class,
+                fence,
+                is_known,
+            });
+            let mut due = self.again(now);
+            if !is_late {
+                due = due.min(over);
+            }
+            let hold = Hold {
+                is_known,
+                due,
+                ..hold
+            };
+            self.plan(number, hold);
         }
     }
 
@@ -198,6 +295,26 @@ impl Holder {
         asked.plus(self.lease_us - self.lease_us / DRIFT_PARTS)
     }
 
+    /// When to try once more what was not answered.
+    fn again(&self, now: Tick) -> Tick {
+        now.plus((self.lease_us / RETRY_PARTS).max(1))
+    }
+
+    fn is_valid(&self, now: Tick, hold: &Hold) -> bool {
+        let in_time = now < self.over(hold.as_of) || self.after == Afterwards::Held;
+        hold.fence.is_some() && in_time
+    }
+
+    fn add(&mut self, hold: Hold) -> Option<PermitId> {
+        if self.holds.len() >= HELD_MAX {
+            return None;
+        }
+        self.number += 1;
+        self.dues.insert((hold.due, self.number));
+        self.holds.insert(self.number, hold);
+        Some(self.id(self.number))
+    }
+
     fn plan(&mut self, number: u64, hold: Hold) {
         if let Some(before) = self.holds.insert(number, hold) {
             self.dues.remove(&(before.due, number));
@@ -209,6 +326,9 @@ impl Holder {
         let hold = self.holds.remove(&number);
         if let Some(hold) = hold {
             self.dues.remove(&(hold.due, number));
+            if hold.fence.is_some() {
+                self.used[hold.class.index()] -= hold.weight;
+            }
         }
         hold.is_some()
     }
