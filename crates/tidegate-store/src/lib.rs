@@ -8,6 +8,7 @@
 pub mod desk;
 pub mod embedded;
 pub mod limits;
+pub mod permits;
 pub mod redis;
 
 mod background;

@@ -79,6 +79,16 @@ pub(crate) fn limit_speakers(tag: SlotTag, key: u128) -> String {
 /// Those that divide limits among themselves.
 pub(crate) const DIVIDERS: &str = "tg:ld:{fleet}";
 
+/// Permits of a thing: who holds what, and what else is to be known of them.
+pub(crate) fn permits(thing: &Name) -> String {
+    format!("tg:p:{{{thing}}}")
+}
+
+/// When the leases of these are over.
+pub(crate) fn permit_ends(thing: &Name) -> String {
+    format!("tg:pe:{{{thing}}}")
+}
+
 fn with_digits(mut name: String, key: u128) -> String {
     for shift in (0..26).rev() {
         name.push(char::from(DIGITS[(key >> (5 * shift)) as usize & 31]));
@@ -136,6 +146,8 @@ mod tests {
             assert_eq!(hashed(&key), tag.as_str(), "{key}");
         }
         assert_eq!(hashed(&limit(tag, 7)), tag.as_str());
+        let thing = Name::new("orders-db").unwrap();
+        assert_eq!(hashed(&permits(&thing)), hashed(&permit_ends(&thing)));
         for key in [epoch(&uid), sessions(&uid), capsule(&uid)] {
             assert_eq!(hashed(&key), "%7B%7Da%7D%25b", "{key}");
         }

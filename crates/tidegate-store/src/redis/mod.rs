@@ -32,10 +32,12 @@ pub use inspect::{Found, Inspection, inspect};
 pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPlan, Use};
 pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
-pub(crate) use keys::{DIVIDERS, LIMIT_SECRET, limit as limit_key, limit_speakers};
+pub(crate) use keys::{
+    DIVIDERS, LIMIT_SECRET, limit as limit_key, limit_speakers, permit_ends, permits,
+};
 pub(crate) use replies::Elements;
 pub(crate) use script::Run;
-pub(crate) use scripts::{DIVIDE, LIMIT, SHARE};
+pub(crate) use scripts::{DIVIDE, LIMIT, PERMITS, SHARE};
 pub(crate) use servers::{Lane, Servers};
 
 use crate::background::Background;

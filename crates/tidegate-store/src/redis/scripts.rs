@@ -33,6 +33,8 @@ pub(super) static OPEN: Installed =
     LazyLock::new(|| Script::new("open", include_str!("scripts/open.lua")));
 pub(super) static PATCH: Installed =
     LazyLock::new(|| Script::new("patch", include_str!("scripts/patch.lua")));
+pub(crate) static PERMITS: Installed =
+    LazyLock::new(|| Script::new("permits", include_str!("scripts/permits.lua")));
 pub(super) static RAISE: Installed =
     LazyLock::new(|| Script::new("raise", include_str!("scripts/raise.lua")));
 pub(super) static REARM: Installed =
