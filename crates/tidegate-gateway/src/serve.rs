@@ -91,17 +91,22 @@ enum End {
 
 /// When a connection has to be looked at again, or what must happen to it now.
 #[derive(Debug, PartialEq, Eq)]
-enum Due {
+pub(crate) enum Due {
+    /// Then.
     At(Mono),
+    /// It is to close as soon as it can.
     Close,
+    /// It ends now.
     Cut(Ending),
 }
 
 /// The times that hold for a connection.
 #[derive(Clone, Copy, Debug)]
-struct Timeouts {
-    head: Duration,
-    keep_alive: Duration,
+pub(crate) struct Timeouts {
+    /// For a head, once a part of it is there or the connection is new.
+    pub(crate) head: Duration,
+    /// Between two requests.
+    pub(crate) keep_alive: Duration,
 }
 
 /// What every request of a connection needs.
@@ -112,7 +117,7 @@ struct Client {
 }
 
 /// An answer's body that keeps the connection busy until it ends.
-struct Tracked {
+pub(crate) struct Tracked {
     body: Body,
     _exchange: Exchange,
 }
@@ -340,7 +345,7 @@ impl Timeouts {
     }
 
     /// What is due for a connection that may have been told to close at `closing`.
-    fn due(self, link: &Link, closing: Option<Mono>, now: Mono) -> Due {
+    pub(crate) fn due(self, link: &Link, closing: Option<Mono>, now: Mono) -> Due {
         if link.kind() == Kind::Overflow {
             let end = link.opened_at() + OVERFLOW_LIFETIME;
             if end <= now {
@@ -375,10 +380,17 @@ impl Client {
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        response.map(|body| Tracked {
+        response.map(|body| Tracked::new(body, exchange))
+    }
+}
+
+impl Tracked {
+    /// `body`, during which `exchange` lasts.
+    pub(crate) const fn new(body: Body, exchange: Exchange) -> Self {
+        Self {
             body,
             _exchange: exchange,
-        })
+        }
     }
 }
 

@@ -3,31 +3,37 @@
 //! Only this machine reaches it. Each thread of the gateway accepts by itself, from one socket that all of them have.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tidegate_http::local::{Bound, ListenError, SocketFile};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep_until;
 use tracing::warn;
 
 use super::call::call;
+use super::callers::{Caller, Callers};
 use super::{Dependency, EgressPlan};
-use crate::context::Thread;
+use crate::context::{Clock, Thread};
+use crate::link::Link;
+use crate::serve::{Due, Timeouts, Tracked};
 
 /// Bytes of a call's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Header fields of a call.
 const HEADERS_MAX: usize = 128;
-/// Longest time for a head, idle time before it included: longer than clients keep idle connections, so that none is
+/// Longest idle time between two calls: longer than clients keep idle connections, so that none is
 /// closed just as it is used.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Pause after the system could not give us a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,7 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Egress {
     dependency: usize,
     bound: Bound,
-    connections: Arc<Semaphore>,
+    callers: Arc<Callers>,
     _file: Option<SocketFile>,
 }
 
@@ -43,6 +49,13 @@ pub(crate) struct Egress {
 enum Listener {
     Socket(UnixListener),
     Loopback(TcpListener),
+}
+
+/// Notes when a head begins to come.
+struct Heads<S> {
+    stream: S,
+    link: Arc<Link>,
+    clock: Clock,
 }
 
 impl Egress {
@@ -59,7 +72,7 @@ impl Egress {
         Ok(Self {
             dependency: at,
             bound,
-            connections: Arc::new(Semaphore::new(plan.connections_max)),
+            callers: Arc::new(Callers::new(plan.connections_max)),
             _file: file,
         })
     }
@@ -81,7 +94,7 @@ impl Egress {
             thread: Arc::clone(thread),
             dependency: self.dependency,
         };
-        runtime.spawn(accept(listener, Arc::clone(&self.connections), calls));
+        runtime.spawn(accept(listener, Arc::clone(&self.callers), calls));
         Ok(())
     }
 }
@@ -93,24 +106,27 @@ struct Calls {
     dependency: usize,
 }
 
-async fn accept(listener: Listener, connections: Arc<Semaphore>, calls: Calls) {
+async fn accept(listener: Listener, callers: Arc<Callers>, calls: Calls) {
+    let clock = calls.thread.shared.clock;
     loop {
-        // Before the connection: one that cannot be served is for another thread, or waits in the backlog.
-        let place = Arc::clone(&connections).acquire_owned().await;
-        let place = place.expect("the semaphore is never closed");
+        // It waits here if there is no room, and those behind it in the backlog.
         let accepted = match &listener {
-            Listener::Socket(listener) => {
-                let accepted = listener.accept().await;
-                accepted.map(|(stream, _)| calls.serve(stream, place))
-            }
-            Listener::Loopback(listener) => {
-                let accepted = listener.accept().await;
-                accepted.map(|(stream, _)| {
+            Listener::Socket(listener) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    calls.serve(stream, callers.admit(clock).await);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            Listener::Loopback(listener) => match listener.accept().await {
+                Ok((stream, _)) => {
                     // Without it answers come a little later, nothing else.
                     let _ = stream.set_nodelay(true);
-                    calls.serve(stream, place);
-                })
-            }
+                    calls.serve(stream, callers.admit(clock).await);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
         };
         if let Err(error) = accepted {
             warn!(%error, "an egress listener cannot accept");
@@ -120,30 +136,122 @@ async fn accept(listener: Listener, connections: Arc<Semaphore>, calls: Calls) {
 }
 
 impl Calls {
-    /// Serves one connection in a task of its own, which gives its `place` back.
-    fn serve(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        place: OwnedSemaphorePermit,
-    ) {
+    /// Serves one connection in a task of its own.
+    fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, caller: Caller) {
         let calls = self.clone();
-        tokio::spawn(async move {
-            let _place = place;
-            let service = service_fn(|request| {
-                let calls = calls.clone();
-                async move {
-                    let response = call(&calls.thread, calls.dependency, request).await;
-                    Ok::<_, Infallible>(response)
-                }
-            });
-            // An error is an application that left or that speaks no HTTP: nothing that we could answer.
-            let _ = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIMEOUT)
-                .max_buf_size(HEAD_BYTES_MAX)
-                .max_headers(HEADERS_MAX)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
+        tokio::spawn(async move { calls.serve_all(stream, &caller).await });
+    }
+
+    /// Makes the calls of one connection until it ends. It ends by itself when it is idle for too long, or when a head does not come
+    /// in time, its first in particular.
+    async fn serve_all(&self, stream: impl AsyncRead + AsyncWrite + Unpin, caller: &Caller) {
+        let (clock, link) = (self.thread.shared.clock, caller.link());
+        let timeouts = Timeouts {
+            head: self.thread.shared.plan.listener.head_timeout,
+            keep_alive: IDLE_TIMEOUT,
+        };
+        let stream = Heads {
+            stream,
+            link: Arc::clone(link),
+            clock,
+        };
+        let service = service_fn(|request| {
+            link.end_head();
+            let exchange = link.begin(clock);
+            async move {
+                let response = call(&self.thread, self.dependency, request).await;
+                Ok::<_, Infallible>(response.map(|body| Tracked::new(body, exchange)))
+            }
         });
+        let mut connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut timer = pin!(sleep_until(clock.instant(clock.now())));
+        let (mut attended, mut head_seen, mut closing) = (false, false, None);
+        poll_fn(|cx| {
+            if !attended {
+                link.attend(cx.waker());
+                attended = true;
+            }
+            loop {
+                if link.is_close_asked() && closing.is_none() {
+                    closing = Some(clock.now());
+                    Pin::new(&mut connection).graceful_shutdown();
+                }
+                // An error is an application that left or that speaks no HTTP: nothing that we could answer.
+                if Pin::new(&mut connection).poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                // The engine waits for a first call whatever it is told.
+                let is_silent = link.idle_since() == Some(link.opened_at());
+                if closing.is_some() && is_silent && link.head_since().is_none() {
+                    return Poll::Ready(());
+                }
+                // The timer was set when no head was on its way; that is due sooner.
+                let head_begins = link.head_since().is_some() && !head_seen;
+                head_seen = link.head_since().is_some();
+                if !head_begins && timer.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                match timeouts.due(link, closing, clock.now()) {
+                    Due::At(at) => timer.as_mut().reset(clock.instant(at)),
+                    Due::Cut(_) => return Poll::Ready(()),
+                    Due::Close => {
+                        closing = Some(clock.now());
+                        Pin::new(&mut connection).graceful_shutdown();
+                    }
+                }
+            }
+        })
+        .await;
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let has_come = buffer.filled().len() > before;
+        // What comes during a call is its body.
+        if has_come && self.link.idle_since().is_some() && self.link.head_since().is_none() {
+            self.link.begin_head(self.clock.now());
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

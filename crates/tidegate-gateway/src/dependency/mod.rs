@@ -2,12 +2,13 @@
 //!
 //! A dependency has the door of an application (`gate`): so many calls under way, reserves of classes, a short wait.
 //! Beside it stand its rate and its breaker. Calls come to the door in three ways: through a listener of ours that passes
-//! them on (`egress`), for a permit that the sidecar gives (`permits`), or, where an application cannot change, with the
+//! them on (`egress`, over the connections of `callers`), for a permit that the sidecar gives (`permits`), or, where an application cannot change, with the
 //! requests of routes that are said to make them (`tags`).
 //!
 //! In [`Shared::apps`](crate::context::Shared::apps) the dependencies come after the applications.
 
 mod call;
+mod callers;
 mod egress;
 mod enter;
 mod permits;

@@ -8,6 +8,7 @@ mod bodies;
 mod check;
 mod client;
 mod dependencies;
+mod dependencies_egress;
 mod deploy;
 mod explain;
 mod journal;
