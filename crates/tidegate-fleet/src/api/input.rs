@@ -2,7 +2,10 @@
 //! name of the member.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tidegate_core::session::{Name, SessionId, Uid};
 
@@ -13,6 +16,33 @@ pub(crate) struct Object<'t> {
     /// Where it stands in the request, with a point behind it; empty for all of the body.
     path: String,
     members: BTreeMap<String, &'t RawValue>,
+}
+
+/// The members of an object as they stand there.
+struct Members<'t>(Vec<(String, &'t RawValue)>);
+
+impl<'de: 't, 't> Deserialize<'de> for Members<'t> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(MembersVisitor(PhantomData))
+    }
+}
+
+struct MembersVisitor<'t>(PhantomData<&'t ()>);
+
+impl<'de: 't, 't> Visitor<'de> for MembersVisitor<'t> {
+    type Value = Members<'t>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Members(members))
+    }
 }
 
 impl<'t> Object<'t> {
@@ -26,10 +56,23 @@ impl<'t> Object<'t> {
         }
         let members = serde_json::from_slice(body)
             .map_err(|error| Problem::invalid("body", format!("it is no JSON object: {error}")))?;
-        Ok(Self {
-            path: String::new(),
-            members,
-        })
+        Self::of(String::new(), members)
+    }
+
+    /// Languages differ in which of two members of one name they read.
+    fn of(path: String, Members(listed): Members<'t>) -> Result<Self, Problem> {
+        let mut object = Self {
+            path,
+            members: BTreeMap::new(),
+        };
+        for (name, value) in listed {
+            if object.has(&name) {
+                let detail = "it is there twice; write it once".to_owned();
+                return Err(object.bad(&name, detail));
+            }
+            object.members.insert(name, value);
+        }
+        Ok(object)
     }
 
     /// The objects in the list at `name`, at least one and at most `most`.
@@ -45,10 +88,7 @@ impl<'t> Object<'t> {
                 let path = format!("{}{name}[{at}]", self.path);
                 let members = serde_json::from_str(item.get())
                     .map_err(|_| Problem::invalid(path.as_str(), "it is no JSON object"))?;
-                Ok(Self {
-                    path: path + ".",
-                    members,
-                })
+                Self::of(path + ".", members)
             })
             .collect()
     }
@@ -152,7 +192,7 @@ impl<'t> Object<'t> {
         Problem::invalid(self.place(name), detail)
     }
 
-    fn read<T: serde::Deserialize<'t>>(&self, name: &str, wanted: &str) -> Result<T, Problem> {
+    fn read<T: Deserialize<'t>>(&self, name: &str, wanted: &str) -> Result<T, Problem> {
         let raw = self.raw(name).ok_or_else(|| self.wrong(name, wanted))?;
         serde_json::from_str(raw.get()).map_err(|_| self.wrong(name, wanted))
     }
