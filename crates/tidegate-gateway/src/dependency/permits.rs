@@ -270,7 +270,7 @@ impl Held {
         drop(table);
         self.changed.notify_one();
         Permit {
-            id: format!("{:016x}-{number}", self.life),
+            id: self.id(number),
             fence,
             lease,
             hold,
@@ -326,11 +326,15 @@ impl Held {
         }
     }
 
-    /// The number in an id of this life.
+    /// What the permit of this number is called.
+    fn id(&self, number: u64) -> String {
+        format!("{:016x}-{number}", self.life)
+    }
+
+    /// The number in an id of this life, written as we write it and not otherwise.
     fn number(&self, id: &str) -> Option<u64> {
-        let (life, number) = id.split_once('-')?;
-        let life = u64::from_str_radix(life, 16).ok()?;
-        number.parse().ok().filter(|_| life == self.life)
+        let (_, number) = id.split_once('-')?;
+        number.parse().ok().filter(|&number| self.id(number) == id)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -354,5 +358,28 @@ impl Holding {
         }
         // It has spoken for the others.
         slots.for_each(Slot::give_back);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_has_one_name() {
+        let held = Held::new(1, 0xabc);
+        let id = held.id(4);
+
+        assert_eq!(held.number(&id), Some(4));
+        for other in [
+            id.replace("-4", "-04"),
+            id.replace("-4", "-+4"),
+            id.replace("-4", "- 4"),
+            id.to_uppercase(),
+            "abc-4".to_owned(),
+            id.replace('c', "d"),
+        ] {
+            assert_eq!(held.number(&other), None, "{other}");
+        }
     }
 }

@@ -418,6 +418,12 @@ fn permits_are_given_while_there_are_some_and_back_when_they_are_released() {
     let (status, refused) = site.acquire("");
     assert_eq!((status, &refused["reason"]), (503, &"queue_full".into()));
     assert_eq!(site.status()["permits"], 2);
+    let name = first["permit"].as_str().unwrap();
+    let other = Value::from(name.replace('-', "-0"));
+    assert_eq!(
+        site.release(&serde_json::json!({ "permit": other }), ""),
+        404
+    );
 
     assert_eq!(site.release(&first, "?outcome=ok"), 204);
     assert_eq!(
@@ -504,6 +510,10 @@ fn what_makes_no_sense_is_said_with_its_field() {
         ("{\"dependency\": \"db\", \"class\": \"best\"}", "class"),
         ("{\"dependency\": \"db\", \"hold_ms\": 0}", "hold_ms"),
         ("{\"dependency\": \"db\", \"wait\": 1}", "wait"),
+        (
+            "{\"dependency\": \"db\", \"weight\": 1, \"weight\": 2}",
+            "weight",
+        ),
     ] {
         let answer = site.ask("POST", "/v1/permits", body);
         let said: Value = serde_json::from_str(&answer.text()).unwrap();
