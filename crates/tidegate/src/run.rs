@@ -244,9 +244,12 @@ fn descriptors(plan: &Plan) -> u64 {
         .iter()
         .map(|app| u64::from(app.upstream.connections_max.get()));
     let dependencies = plan.dependencies.iter().map(|dependency| {
+        // One that is not called through us takes none.
         let listened = dependency.egress.as_ref();
-        let callers = listened.map_or(0, |egress| egress.connections_max as u64);
-        callers + u64::from(dependency.app.upstream.connections_max.get())
+        listened.map_or(0, |egress| {
+            let callers = egress.connections_max as u64;
+            callers + u64::from(dependency.app.upstream.connections_max.get())
+        })
     });
     // A runtime has three: its selector, its waker and their pair.
     u64::from(clients)
@@ -353,6 +356,23 @@ mod tests {
         assert_eq!(shares(10_000, 500, 4000), Some((3500, 500)));
         assert_eq!(shares(500, 10_000, 4000), Some((500, 3500)));
         assert_eq!(shares(10_000, 10_000, 127), None);
+    }
+
+    #[test]
+    fn a_dependency_that_is_not_called_through_us_takes_no_files() {
+        let files = |more: &str| {
+            let text = format!(
+                "[[app]]\nupstream = \"http://127.0.0.1:1\"\nworkers = 4\n\
+                 [[dependency]]\nname = \"db\"\nconcurrency = 60000\n{more}"
+            );
+            let setup = config::parse("t.toml", &text, &config::Flags::default()).unwrap();
+            descriptors(&setup.gateway)
+        };
+
+        let called = files("url = \"http://h:1\"\nlisten = \"127.0.0.1:9101\"\n");
+
+        assert!(files("") < 60_000);
+        assert_eq!(called - files(""), 60_000 + 1_024);
     }
 
     #[test]

@@ -415,7 +415,10 @@ pub(super) fn refuse_own_address(
     if let Some(same) = same.filter(|_| section.sound(&[key])) {
         section.refuse(
             key,
-            format!("{whose} address is Tidegate's own, {same}"),
+            format!(
+                "`{key} = \"{}\"`: {whose} address is Tidegate's own, {same}",
+                section.text(key)
+            ),
             "write where it listens itself, or let Tidegate listen somewhere else",
         );
     }

@@ -215,16 +215,19 @@ fn egress(
     if !section.has("listen") {
         return None;
     }
-    if section.has("url") {
-        refuse_own_address(section, "url", "the dependency's", upstream, own);
-    }
     let example = local::Example {
         socket: "unix:/run/tidegate/recommendations.sock",
         address: "127.0.0.1:9101",
         exposed: "other machines would call the dependency through it",
     };
+    let listen = local::listen(section, &example, own);
+    if section.has("url") {
+        // At its own listener it would call itself until no connection is left.
+        let own: Vec<_> = own.iter().copied().chain(local::address(&listen)).collect();
+        refuse_own_address(section, "url", "the dependency's", upstream, &own);
+    }
     Some(EgressPlan {
-        listen: local::listen(section, &example, own),
+        listen,
         connections_max: section.count("connections_max") as usize,
     })
 }

@@ -111,6 +111,11 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
             "where it listens itself",
         ),
         (
+            "concurrency = 1\nurl = \"http://localhost:9101\"\nlisten = \"127.0.0.1:9101\"",
+            "`url = \"http://localhost:9101\"`: the dependency's address is Tidegate's own, 127.0.0.1:9101",
+            "where it listens itself",
+        ),
+        (
             "concurrency = 1\nburst = 5",
             "no effect without `rate`",
             "add rate",
