@@ -62,6 +62,13 @@ impl Portion {
     }
 }
 
+impl Loan {
+    /// Of so many lent slots, those that are kept free for their class.
+    pub fn spare(slots: u32) -> u32 {
+        ((f64::from(slots) * SPARE_SHARE) as u32).max(1)
+    }
+}
+
 /// Requests inside the application, counted by class and group.
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
@@ -172,7 +179,7 @@ impl Occupancy {
         match (loan, self.seen[class.index()]) {
             (Some(Loan::Strict), _) => idle,
             (Some(Loan::Lent), Some(seen)) if now.since(seen) < SPARE_KEPT => {
-                idle.min(((f64::from(reserve) * SPARE_SHARE) as u32).max(1))
+                idle.min(Loan::spare(reserve))
             }
             _ => 0,
         }

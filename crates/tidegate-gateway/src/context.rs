@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::breaker::CallBreaker;
 use crate::cohort::Cohorts;
+use crate::dependency::fleet::Fleet;
 use crate::dependency::{Dependency, Held};
 use crate::forward::Origin;
 use crate::framing::FramingLog;
@@ -33,6 +34,8 @@ pub struct Shared {
     pub dependencies: Vec<Dependency>,
     /// What is held of them by permit.
     pub(crate) permits: Held,
+    /// What gateways share of them; none where they do not.
+    pub(crate) fleet: Option<Fleet>,
     /// The clock all of them go by.
     pub clock: Clock,
     /// What health probes are told.
@@ -135,6 +138,7 @@ impl Shared {
             .collect();
         Self {
             health: Health::new(plan.threads.get(), clock.now()),
+            fleet: Fleet::start(&plan.dependencies, sharing.as_ref(), clock),
             rates: Rates::new(&plan, sharing, clock),
             plan,
             apps,
@@ -151,6 +155,11 @@ impl Shared {
     /// The applications, without the dependencies.
     pub fn applications(&self) -> &[App] {
         &self.apps[..self.plan.apps.len()]
+    }
+
+    /// What gateways share, if the dependency at this place is one that they do.
+    pub(crate) fn fleet_of(&self, dependency: usize) -> Option<&Fleet> {
+        self.fleet.as_ref().filter(|fleet| fleet.has(dependency))
     }
 
     /// Readiness fails from now on.

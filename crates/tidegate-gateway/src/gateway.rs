@@ -192,6 +192,9 @@ impl Gateway {
     /// limits have learnt. All after everything that they should say.
     fn close_files(&self) {
         self.shared.rates.close();
+        if let Some(fleet) = &self.shared.fleet {
+            fleet.close();
+        }
         if let Some(keeper) = &self.keeper {
             keeper.close();
         }

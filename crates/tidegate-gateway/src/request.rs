@@ -187,7 +187,7 @@ impl Visit<'_> {
             self.require_store(&guest)?;
             self.charge_known(&guest, headers, charge).await?;
             let slot = self.enter(facts, expects_continue, upload).await?;
-            return Ok((self.ready(slot, facts)?, guest));
+            return Ok((self.ready(slot, facts).await?, guest));
         }
 
         self.label.class = facts.class;
@@ -205,7 +205,7 @@ impl Visit<'_> {
         if let Guest::Known(_) = guest {
             slot.send(self.now, facts.class);
         }
-        Ok((self.ready(slot, facts)?, guest))
+        Ok((self.ready(slot, facts).await?, guest))
     }
 
     /// Asks for the session, and gives the request the class that it earns, or else the `usual` one.
@@ -330,9 +330,9 @@ impl Visit<'_> {
 
     /// Takes what the request in `slot`, which has not been sent, needs of dependencies, and has the breaker told what
     /// becomes of it.
-    fn ready(&self, mut slot: Slot, facts: Facts) -> Result<Slot, Left> {
+    async fn ready(&self, mut slot: Slot, facts: Facts) -> Result<Slot, Left> {
         let now = self.thread.shared.clock.now();
-        let others = tags::take(self.thread, self.calls(), now, facts);
+        let others = tags::take(self.thread, self.calls(), now, facts).await;
         let call = others.and_then(|others| {
             slot.hold_with(others);
             let call = self.breaker().map(|breaker| breaker.admit(now));

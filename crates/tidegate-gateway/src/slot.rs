@@ -11,6 +11,7 @@ use tidegate_core::time::Mono;
 
 use crate::breaker::Call;
 use crate::context::Thread;
+use crate::dependency::fleet::Share;
 use crate::metrics::Completion;
 use crate::upstream::UpstreamFailure;
 
@@ -38,6 +39,8 @@ pub struct Slot {
     call: Option<Call>,
     /// What is held of dependencies meanwhile. It ends as this does.
     with: Vec<Self>,
+    /// A permit of the fleet, which goes back with it. Most have none.
+    share: Option<Box<Share>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +96,7 @@ impl Slot {
             outcome: Outcome::Unfinished,
             call: None,
             with: Vec::new(),
+            share: None,
         }
     }
 
@@ -125,6 +129,21 @@ impl Slot {
     /// Holds `others` for as long as this is held.
     pub(crate) fn hold_with(&mut self, others: Vec<Self>) {
         self.with = others;
+    }
+
+    /// Holds a permit of the fleet for as long as this is held.
+    pub(crate) fn hold_share(&mut self, share: Share) {
+        self.share = Some(Box::new(share));
+    }
+
+    /// The fence of that permit.
+    pub(crate) fn fence(&self) -> Option<u64> {
+        self.share.as_deref().map(Share::fence)
+    }
+
+    /// Whether somebody else may have that permit by now.
+    pub(crate) fn has_lost_share(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| !share.is_held())
     }
 
     /// Gives it back: nothing has been sent, and its request counts otherwise.

@@ -74,7 +74,7 @@ pub enum Refusal {
     RateNever,
     /// What it is for does not answer, and is not asked for a while.
     Breaker,
-    /// The store of a rate limit is away, and the limit lets nothing pass then.
+    /// The store of a rate limit, or of the permits of something that it depends on, is away, and nothing passes then.
     LimitStoreAway,
     /// As many use something that it depends on as may.
     DependencyFull,

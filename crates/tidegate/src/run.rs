@@ -11,7 +11,7 @@ use tidegate_fleet::{Mint, Minted, PermitDoor, Sidecar, Tally};
 use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::Counted;
 use tidegate_gateway::plan::{AppPlan, Plan};
-use tidegate_gateway::rate::{LimitPlan, Sharing};
+use tidegate_gateway::rate::Sharing;
 use tidegate_gateway::session::fresh;
 use tidegate_store::Background;
 use tidegate_store::desk::{Backend, Desk};
@@ -128,10 +128,11 @@ pub(crate) fn start_desk(setup: &mut Setup) -> anyhow::Result<Option<Desk>> {
     Ok(Some(Desk::start(plan).context("sessions cannot be kept")?))
 }
 
-/// Begins to connect to where limits of the fleet are, if there are any.
+/// Begins to connect to where limits and permits of the fleet are, if there are any.
 fn start_sharing(setup: &Setup) -> anyhow::Result<Option<Sharing>> {
-    let is_needed = |limit: &LimitPlan| limit.fleet.is_some();
-    let is_needed = setup.gateway.rates.limits.iter().any(is_needed);
+    let plan = &setup.gateway;
+    let is_needed = plan.rates.limits.iter().any(|limit| limit.fleet.is_some())
+        || plan.dependencies.iter().any(|it| it.fleet.is_some());
     let Some(servers) = setup.store.servers(Use::Limits).filter(|_| is_needed) else {
         return Ok(None);
     };

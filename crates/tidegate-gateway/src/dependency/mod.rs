@@ -3,7 +3,8 @@
 //! A dependency has the door of an application (`gate`): so many calls under way, reserves of classes, a short wait.
 //! Beside it stand its rate and its breaker. Calls come to the door in three ways: through a listener of ours that passes
 //! them on (`egress`, over the connections of `callers`), for a permit that the sidecar gives (`permits`), or, where an application cannot change, with the
-//! requests of routes that are said to make them (`tags`).
+//! requests of routes that are said to make them (`tags`). Where calls of all gateways count together, the store is asked
+//! behind the door (`fleet`).
 //!
 //! In [`Shared::apps`](crate::context::Shared::apps) the dependencies come after the applications.
 
@@ -11,6 +12,7 @@ mod call;
 mod callers;
 mod egress;
 mod enter;
+pub(crate) mod fleet;
 mod permits;
 mod plan;
 pub(crate) mod tags;
@@ -24,7 +26,7 @@ use tidegate_http::local::Listen;
 pub(crate) use self::egress::Egress;
 pub(crate) use self::permits::{Held, take_back};
 pub use self::permits::{NoPermit, Permit, Permits, Used, Wanted};
-pub use self::plan::{DependencyPlan, EgressPlan, PermitPlan};
+pub use self::plan::{DependencyPlan, EgressPlan, FleetDependency, PermitPlan};
 use crate::context::{Shared, Thread};
 use crate::rate::tick;
 

@@ -253,6 +253,7 @@ impl Held {
         hold: Duration,
     ) -> Permit {
         let now = shared.clock.now();
+        let of_fleet = slots.first().and_then(Slot::fence);
         let holding = Holding {
             dependency,
             slots,
@@ -264,9 +265,10 @@ impl Held {
         table.number += 1;
         let number = table.number;
         table.fence = (table.fence + 1).max(shared.clock.wall().as_micros());
+        // Over all gateways it is the store that counts.
+        let fence = of_fleet.unwrap_or(table.fence);
         table.dues.insert((holding.until, number));
         table.held.insert(number, holding);
-        let fence = table.fence;
         drop(table);
         self.changed.notify_one();
         Permit {
@@ -283,6 +285,13 @@ impl Held {
         let Table { held, dues, .. } = &mut *table;
         let holding = held.get_mut(&number).filter(|held| now < held.until)?;
         dues.remove(&(holding.until, number));
+        if holding.slots.first().is_some_and(Slot::has_lost_share) {
+            // Somebody else may have it. It ends where all others do.
+            holding.until = now;
+            dues.insert((now, number));
+            self.changed.notify_one();
+            return None;
+        }
         holding.until = (now + holding.lease).min(holding.ends).max(holding.until);
         dues.insert((holding.until, number));
         Some(holding.until.since(now))

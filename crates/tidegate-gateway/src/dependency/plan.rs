@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::rate::permits::Terms;
+use tidegate_core::rate::share::OnLoss;
 use tidegate_core::rate::{BucketSpec, Rate};
 use tidegate_http::local::Listen;
 
@@ -21,6 +23,19 @@ pub struct DependencyPlan {
     pub wait_max: Duration,
     /// Permits for calls that do not pass through us.
     pub permits: PermitPlan,
+    /// How the calls under way are counted over all gateways; `None` for those of this gateway alone.
+    pub fleet: Option<FleetDependency>,
+}
+
+/// What holds for calls over all gateways that share a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetDependency {
+    /// How many there may be, what classes reserve of them, and for how long one counts whose gateway has died.
+    pub terms: Terms,
+    /// What becomes of a call while the store does not answer.
+    pub on_loss: OnLoss,
+    /// How many gateways there are, as far as is known: of which each has one part while the store is away.
+    pub nodes: u32,
 }
 
 /// The listener for calls to one dependency.

@@ -11,6 +11,7 @@ use super::Completion;
 use super::exposition::{Rows, Source, counter, gauge};
 use crate::breaker::CallBreaker;
 use crate::context::App;
+use crate::dependency::fleet::FleetTally;
 use crate::upstream::UpstreamFailure;
 
 /// What a breaker may let through, in the words of [`CallBreaker::lets`].
@@ -45,6 +46,7 @@ impl Source {
             }
         }
         self.dependency_permits(encoder)?;
+        self.dependency_fleet(encoder)?;
         let help = "Calls to a dependency that wait for others to finish";
         let mut rows = gauge(encoder, "tidegate_dependency_waiting", help)?;
         for &(_, door) in &doors {
@@ -135,6 +137,71 @@ impl Source {
         let mut rows = counter(encoder, "tidegate_dependency_permits_lapsed", help)?;
         for (at, name) in names() {
             rows.count(&[("dependency", name)], shared.permits.lapsed(at))?;
+        }
+        Ok(())
+    }
+
+    /// Those whose calls count over all gateways.
+    fn dependency_fleet(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some((shared, fleet)) = self.shared().and_then(|it| Some((it, it.fleet.as_ref()?)))
+        else {
+            return Ok(());
+        };
+        let dependencies = shared.dependencies.iter().enumerate();
+        let tallies: Vec<(&str, FleetTally)> = dependencies
+            .filter_map(|(at, it)| Some((it.plan.name(), fleet.tally(at)?)))
+            .collect();
+        let help = "Calls to the store about permits of the fleet, by what they were for; a batch is one call";
+        let mut rows = counter(encoder, "tidegate_dependency_store_calls", help)?;
+        for (name, tally) in &tallies {
+            for &(call, outcome, count) in &tally.store_calls {
+                let labels = [("dependency", *name), ("call", call), ("outcome", outcome)];
+                rows.count(&labels, count)?;
+            }
+        }
+        let help = "Calls to a dependency that were decided on while the store did not answer, by what became of them";
+        let mut rows = counter(encoder, "tidegate_dependency_store_lost", help)?;
+        for (name, tally) in &tallies {
+            for &(outcome, count) in &tally.without {
+                rows.count(&[("dependency", name), ("outcome", outcome)], count)?;
+            }
+        }
+        type Of = fn(&FleetTally) -> u64;
+        let counters: [(&str, &str, Of); 2] = [
+            (
+                "tidegate_dependency_fleet_lost",
+                "Permits of the fleet whose lease passed while they were held",
+                |it| it.lost,
+            ),
+            (
+                "tidegate_dependency_fleet_unreturned",
+                "Permits of the fleet that count until their lease is over, as the store could not be told that they went back",
+                |it| it.unreturned,
+            ),
+        ];
+        for (name, help, of) in counters {
+            let mut rows = counter(encoder, name, help)?;
+            for (dependency, tally) in &tallies {
+                rows.count(&[("dependency", dependency)], of(tally))?;
+            }
+        }
+        let gauges: [(&str, &str, Of); 2] = [
+            (
+                "tidegate_dependency_fleet_held",
+                "What this gateway holds of the permits of the fleet",
+                |it| it.held,
+            ),
+            (
+                "tidegate_dependency_fleet_unknown",
+                "Of these, what the store does not know of",
+                |it| it.unknown,
+            ),
+        ];
+        for (name, help, of) in gauges {
+            let mut rows = gauge(encoder, name, help)?;
+            for (dependency, tally) in &tallies {
+                rows.gauge(&[("dependency", dependency)], of(tally))?;
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::context::Thread;
 use crate::dependency::Dependency;
 use crate::metrics::{Completion, total};
 
-/// One dependency: counts since the start, of calls, but for the first seven.
+/// One dependency: counts since the start, of calls, but for the first nine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DependencyStatus {
     /// Its name.
@@ -34,6 +34,15 @@ pub struct DependencyStatus {
     /// Permits that went back because they were not renewed in time.
     #[serde(default)]
     pub permits_lapsed: u64,
+    /// What this gateway holds of the permits of the fleet; absent when calls count on each gateway by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_held: Option<u64>,
+    /// Of that, what the store does not know of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_unknown: Option<u64>,
+    /// Calls that were decided on while the store did not answer: `passed`, `refused`, `closed`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub store_lost: BTreeMap<String, u64>,
     /// Calls that were made, by what that was worth to the caller: `in_time`, `late`, `gone`.
     pub calls: BTreeMap<String, u64>,
     /// Calls that were not made, or had no answer, by reason; reasons that never were are left out.
@@ -74,6 +83,8 @@ impl DependencyStatus {
             });
             (refusal.label().to_owned(), count)
         });
+        let fleet = shared.fleet.as_ref().and_then(|fleet| fleet.tally(place));
+        let without = fleet.iter().flat_map(|fleet| &fleet.without);
         Self {
             name: dependency.plan.name().to_owned(),
             listens: dependency.listens.get().map(ToString::to_string),
@@ -86,6 +97,11 @@ impl DependencyStatus {
                 .map(|breaker| breaker.lets().to_owned()),
             permits: shared.permits.count(place) as u64,
             permits_lapsed: shared.permits.lapsed(place),
+            fleet_held: fleet.as_ref().map(|fleet| fleet.held),
+            fleet_unknown: fleet.as_ref().map(|fleet| fleet.unknown),
+            store_lost: without
+                .map(|&(what, count)| (what.to_owned(), count))
+                .collect(),
             calls: calls.into(),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
         }

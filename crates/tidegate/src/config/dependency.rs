@@ -1,5 +1,7 @@
 //! What applications depend on: `[[dependency]]`.
 
+mod fleet;
+
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -40,11 +42,21 @@ const QUEUE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The shortest time that the door of a dependency aims at, where nothing waits at all.
 const HOLD_MIN: Duration = Duration::from_millis(10);
 
-/// The dependencies at `[[dependency]]`; none of them may be, or listen, at one of Tidegate's `own` addresses.
+/// What stands around dependencies.
+pub(crate) struct Around<'a> {
+    /// Addresses of Tidegate's own, at which none of them may be or listen.
+    pub(crate) own: &'a [SocketAddr],
+    pub(crate) sidecar: Option<&'a Listen>,
+    /// Whether gateways share a store of limits.
+    pub(crate) shares_limits: bool,
+    /// How many of them there should be.
+    pub(crate) nodes: u32,
+}
+
+/// The dependencies at `[[dependency]]`.
 pub(crate) fn dependencies(
     root: &Section<'_>,
-    own: &[SocketAddr],
-    sidecar: Option<&Listen>,
+    around: &Around<'_>,
     problems: &Problems,
 ) -> Vec<DependencyPlan> {
     let nodes = root.sections("dependency", "[[dependency]]");
@@ -58,15 +70,15 @@ pub(crate) fn dependencies(
         );
         return plans;
     }
-    let mut own = own.to_vec();
+    let mut own = around.own.to_vec();
     for node in nodes {
         let section = Section::new("[[dependency]]", node, DEPENDENCY, &["reserve"], problems);
         let name = section.text("name");
         names.take(&section, name);
-        let plan = dependency(&section, name, &own, problems);
+        let plan = dependency(&section, name, &own, around, problems);
         if let Some(egress) = &plan.egress {
             let earlier = plans.iter().filter_map(|other| other.egress.as_ref());
-            let mut taken = earlier.map(|other| &other.listen).chain(sidecar);
+            let mut taken = earlier.map(|other| &other.listen).chain(around.sidecar);
             if let Listen::Socket(_) = egress.listen
                 && taken.any(|other| *other == egress.listen)
                 && section.sound(&["listen"])
@@ -91,6 +103,7 @@ fn dependency(
     section: &Section<'_>,
     name: &str,
     own: &[SocketAddr],
+    around: &Around<'_>,
     problems: &Problems,
 ) -> DependencyPlan {
     let concurrency = concurrency(section);
@@ -99,7 +112,9 @@ fn dependency(
     let upstream = upstream(section, concurrency, timeout);
     let egress = egress(section, &upstream, own);
     let bulkheads = bulkheads::of_dependency(section, concurrency, problems);
+    let permits = permits(section);
     DependencyPlan {
+        fleet: fleet::fleet(section, concurrency, &bulkheads, permits.lease, around),
         app: AppPlan {
             name: name.to_owned(),
             hosts: Vec::new(),
@@ -137,7 +152,7 @@ fn dependency(
         egress,
         rate: rate(section),
         wait_max,
-        permits: permits(section),
+        permits,
     }
 }
 

@@ -136,7 +136,15 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         .into_iter()
         .chain(beside.and_then(local::address))
         .collect();
-    let dependencies = dependency::dependencies(&top, &taken, beside, problems);
+    let shares_limits = store.servers(Use::Limits).is_some();
+    let nodes = top.count("limit_nodes");
+    let around = dependency::Around {
+        own: &taken,
+        sidecar: beside,
+        shares_limits,
+        nodes,
+    };
+    let dependencies = dependency::dependencies(&top, &around, problems);
     let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
     taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
     let rls = rls::rls(&top, &taken, &store, problems);
@@ -152,8 +160,8 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         apps: &apps,
         sessions: sessions.is_some(),
         proxies: !trusted.is_empty(),
-        shares_limits: store.servers(Use::Limits).is_some(),
-        nodes: top.count("limit_nodes"),
+        shares_limits,
+        nodes,
     };
     let gateway = Plan {
         threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),

@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod dependencies;
 mod dependencies_egress;
+mod dependencies_fleet;
 mod deploy;
 mod explain;
 mod journal;

@@ -48,10 +48,10 @@ const REST_US: u64 = 100_000;
 /// Longest wait at the end for what goes back.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What gateways share limits by.
+/// What gateways share limits and permits of dependencies by.
 #[derive(Clone)]
 pub struct Sharing {
-    /// Where limits are, started for [`Use::Limits`](tidegate_store::redis::Use::Limits).
+    /// Where they are, started for [`Use::Limits`](tidegate_store::redis::Use::Limits).
     pub redis: Redis,
     /// What goes on without a request runs there.
     pub background: Background,

@@ -3,6 +3,8 @@ use std::time::Duration;
 use tidegate_core::bulkhead::{Loan, Portion, Reserve};
 use tidegate_core::facts::Class;
 use tidegate_core::limit::Kind;
+use tidegate_core::rate::permits::Terms;
+use tidegate_core::rate::share::OnLoss;
 use tidegate_gateway::dependency::DependencyPlan;
 use tidegate_http::local::Listen;
 
@@ -111,11 +113,6 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
             "where it listens itself",
         ),
         (
-            "concurrency = 1\nurl = \"http://localhost:9101\"\nlisten = \"127.0.0.1:9101\"",
-            "`url = \"http://localhost:9101\"`: the dependency's address is Tidegate's own, 127.0.0.1:9101",
-            "where it listens itself",
-        ),
-        (
             "concurrency = 1\nburst = 5",
             "no effect without `rate`",
             "add rate",
@@ -190,6 +187,104 @@ fn a_breaker_before_an_application_is_asked_for() {
 
     let (message, help) = app_error("breaker = true\nmode = \"shadow\"");
     assert!(message.contains("no effect") && help.contains("remove breaker"));
+}
+
+#[test]
+fn what_cannot_hold_where_it_is_said_is_refused_as_well() {
+    for (keys, message, help) in [
+        (
+            "concurrency = 1\nurl = \"http://localhost:9101\"\nlisten = \"127.0.0.1:9101\"",
+            "`url = \"http://localhost:9101\"`: the dependency's address is Tidegate's own, 127.0.0.1:9101",
+            "where it listens itself",
+        ),
+        (
+            "concurrency = 7\nscope = \"fleet\"",
+            "each would let 7 calls in, and 10 gateways together 70",
+            "[store]",
+        ),
+        (
+            "concurrency = 7\non_store_loss = \"closed\"",
+            "has no effect",
+            "scope = \"fleet\"",
+        ),
+    ] {
+        let (said, fix) = error(keys);
+        assert!(said.contains(message), "{keys}: {said}");
+        assert!(fix.contains(help), "{keys}: {fix}");
+    }
+}
+
+const STORE: &str = "limit_nodes = 4\n[store]\nurl = \"redis://10.0.0.5\"\n";
+
+#[test]
+fn calls_of_all_gateways_count_together_where_that_is_asked_for() {
+    let fleet = |keys: &str| {
+        let text =
+            format!("{STORE}{MINIMAL}[[dependency]]\nname = \"d\"\nscope = \"fleet\"\n{keys}");
+        plan(&text).dependencies[0].fleet.unwrap()
+    };
+
+    let usual = fleet("concurrency = 9\n");
+    assert_eq!(usual.terms, Terms::of(9, 5_000_000));
+    assert_eq!((usual.on_loss, usual.nodes), (OnLoss::Local, 4));
+    let closed = fleet(
+        "concurrency = 20\non_store_loss = \"closed\"\nlease = \"2s\"\n[dependency.reserve.critical]\nslots = 8\n\
+         loan = \"lent\"\n[dependency.reserve.signed-in]\nshare = 0.1\n",
+    );
+    assert_eq!(
+        (closed.on_loss, closed.terms.lease_us),
+        (OnLoss::Closed, 2_000_000)
+    );
+    let keeps = |class: Class| {
+        let keep = closed.terms.keeps[class.index()];
+        (keep.reserve, keep.idle)
+    };
+    assert_eq!(
+        (keeps(Class::Critical), keeps(Class::SignedIn)),
+        ((8, 2), (2, 2))
+    );
+}
+
+#[test]
+fn what_cannot_hold_over_all_gateways_is_refused() {
+    let error = |keys: &str| {
+        let text =
+            format!("{STORE}{MINIMAL}[[dependency]]\nname = \"d\"\nscope = \"fleet\"\n{keys}");
+        let mut errors = errors(&text);
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        let (_, message, help) = errors.remove(0);
+        (message, help)
+    };
+
+    let (message, help) = error("concurrency = 3\n");
+    assert!(
+        message.contains("3 calls cannot be divided among 4 gateways"),
+        "{message}"
+    );
+    assert!(
+        help.contains("\"closed\"") && help.contains("limit_nodes"),
+        "{help}"
+    );
+    let (message, help) = error("concurrency = 8\nlease = \"100ms\"\n");
+    assert!(message.contains("shorter than 500 ms"), "{message}");
+    assert!(help.contains("500ms"), "{help}");
+}
+
+#[test]
+fn the_summary_says_what_holds_over_all_gateways() {
+    let setup = setup(&format!(
+        "{STORE}{MINIMAL}[[dependency]]\nname = \"db\"\nconcurrency = 8\nscope = \"fleet\"\n"
+    ));
+
+    let page = Summary(&setup).to_string();
+
+    for line in [
+        "  calls     8 at once, the next waits for 50ms at most; over all gateways",
+        "what a gateway held that dies is back after 5s",
+        "2 calls at once on each of 4 gateways, 14 together at most, and 8 more where some still have it",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
 }
 
 #[test]

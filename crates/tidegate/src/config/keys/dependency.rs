@@ -25,6 +25,12 @@ pub(crate) const DEPENDENCY: &[Key] = &[
         },
         Required,
     ),
+    key("scope", Choice(&["node", "fleet"]), Is("node")),
+    key(
+        "on_store_loss",
+        Choice(&["local", "open", "closed"]),
+        Is("local"),
+    ),
     key(
         "wait",
         Span {

@@ -1,10 +1,12 @@
 //! What follows about dependencies.
 
 use std::fmt;
+use std::time::Duration;
 
 use tidegate_core::bulkhead::Loan;
 use tidegate_core::facts::Class;
-use tidegate_gateway::dependency::DependencyPlan;
+use tidegate_core::rate::share::OnLoss;
+use tidegate_gateway::dependency::{DependencyPlan, FleetDependency};
 
 use super::{slots, span};
 
@@ -15,6 +17,35 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, dependencies: &[DependencyPlan]) 
         one(f, dependency)?;
     }
     Ok(())
+}
+
+/// What holds over all gateways.
+fn over_all(f: &mut fmt::Formatter<'_>, fleet: &FleetDependency, has_rate: bool) -> fmt::Result {
+    let rate = if has_rate { ", the rate on each" } else { "" };
+    let lease = Duration::from_micros(fleet.terms.lease_us);
+    writeln!(f, "; over all gateways{rate}")?;
+    writeln!(
+        f,
+        "  fleet     asks the store for each call; what a gateway held that dies is back after {}, and nothing is \
+         given for as long after the store was lost",
+        span(lease)
+    )?;
+    let nodes = u64::from(fleet.nodes);
+    let away = match fleet.on_loss {
+        OnLoss::Closed => "no calls are made".to_owned(),
+        OnLoss::Open => format!("{} calls at once on each gateway", fleet.terms.all),
+        OnLoss::Local => {
+            let part = fleet.terms.part(fleet.nodes).all;
+            // One that holds all of them when the store goes keeps them, and the others go on with their parts.
+            let most = fleet.terms.all + part * (nodes - 1);
+            format!(
+                "{part} calls at once on each of {nodes} gateways, {most} together at most, and {} more where some \
+                 still have it",
+                fleet.terms.all
+            )
+        }
+    };
+    writeln!(f, "  away      while the store does not answer: {away}")
 }
 
 fn one(f: &mut fmt::Formatter<'_>, dependency: &DependencyPlan) -> fmt::Result {
@@ -37,7 +68,10 @@ fn one(f: &mut fmt::Formatter<'_>, dependency: &DependencyPlan) -> fmt::Result {
     if let Some((rate, bucket)) = &dependency.rate {
         write!(f, "; {rate} with a burst of {}", bucket.burst())?;
     }
-    writeln!(f, "; on each gateway")?;
+    match &dependency.fleet {
+        None => writeln!(f, "; on each gateway")?,
+        Some(fleet) => over_all(f, fleet, dependency.rate.is_some())?,
+    }
     for class in Class::ALL {
         if let Some(reserve) = app.admission.bulkheads.reserves[class.index()] {
             let loan = match reserve.loan {
