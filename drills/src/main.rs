@@ -25,6 +25,7 @@ mod limits_envoy;
 mod limits_fleet;
 mod limits_hot_key;
 mod limits_keys;
+mod limits_permits;
 mod limits_store_lost;
 mod limits_vectors;
 mod limits_windows;
@@ -79,6 +80,7 @@ const DRILLS: &[Drill] = &[
     limits_store_lost::DRILL,
     limits_hot_key::DRILL,
     limits_dependency::DRILL,
+    limits_permits::DRILL,
     limits_envoy::DRILL,
     limits_vectors::DRILL,
     limits_windows::DRILL,
