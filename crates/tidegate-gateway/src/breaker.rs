@@ -44,6 +44,8 @@ pub struct CallBreaker {
     /// Who is called.
     name: String,
     judges: Judges,
+    /// An answer that has gone on for so long after its head is a stream.
+    probe_within: Duration,
     clock: Clock,
     state: Mutex<State>,
     trips: [AtomicU64; Trip::ALL.len()],
@@ -59,6 +61,8 @@ pub(crate) struct Call {
     breaker: Arc<CallBreaker>,
     passage: Passage,
     begun: Mono,
+    /// When the head of its answer came.
+    head: Option<Mono>,
     over: bool,
 }
 
@@ -68,6 +72,7 @@ impl CallBreaker {
         Self {
             name: name.to_owned(),
             judges: plan.judges,
+            probe_within: plan.breaker.probe_within,
             clock,
             state: Mutex::new(State {
                 breaker: LiveBreaker::new(plan.breaker, PROBES_AT_ONCE),
@@ -114,6 +119,7 @@ impl CallBreaker {
             breaker: Arc::clone(self),
             passage: passage?,
             begun: now,
+            head: None,
             over: false,
         })
     }
@@ -158,22 +164,44 @@ impl fmt::Debug for CallBreaker {
 }
 
 impl Call {
-    /// It was answered.
-    pub(crate) fn answered(self, now: Mono, status: StatusCode) {
+    /// The head of its answer is here. The call goes on with the body, unless the head says all: then there is none
+    /// left.
+    pub(crate) fn began(mut self, now: Mono, status: StatusCode) -> Option<Self> {
         let unable = [
             StatusCode::BAD_GATEWAY,
             StatusCode::SERVICE_UNAVAILABLE,
             StatusCode::GATEWAY_TIMEOUT,
         ];
-        let failed = self.breaker.judges == Judges::Statuses && unable.contains(&status);
-        let took = now.since(self.begun);
-        self.end(match failed {
-            true => CallEnd::Failed,
-            false => CallEnd::Answered(took),
-        });
+        if self.breaker.judges == Judges::Statuses && unable.contains(&status) {
+            self.failed();
+            return None;
+        }
+        self.head = Some(now);
+        Some(self)
     }
 
-    /// It had no answer.
+    /// More of its answer has come, at `now`, or as much as its client takes for the time being, at whatever time.
+    ///
+    /// A stream has no end to wait for. A probe that goes on in this way has found out what it was to find out, and
+    /// makes room for the next; should its answer break later, that counts as the failure of a call.
+    pub(crate) fn goes_on(&mut self, now: Option<Mono>) {
+        let Some(head) = self.head else { return };
+        let lasts = now.is_none_or(|now| now.since(head) >= self.breaker.probe_within);
+        if lasts && let Passage::Probe { .. } = self.passage {
+            self.breaker
+                .ended(self.passage, CallEnd::Answered(head.since(self.begun)));
+            self.passage = Passage::Call;
+        }
+    }
+
+    /// The last byte of its answer is here, at `now`.
+    pub(crate) fn answered(self, now: Mono) {
+        // How long a body takes says how long it is.
+        let took = self.head.unwrap_or(now).since(self.begun);
+        self.end(CallEnd::Answered(took));
+    }
+
+    /// It had no answer, or a part of one.
     pub(crate) fn failed(self) {
         self.end(CallEnd::Failed);
     }
@@ -234,7 +262,7 @@ mod tests {
 
         breaker.admit(now).ok().unwrap().failed();
         let call = breaker.admit(now).ok().unwrap();
-        call.answered(now, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(call.began(now, StatusCode::SERVICE_UNAVAILABLE).is_none());
 
         assert_eq!(breaker.lets(), "nothing");
         assert_eq!(breaker.trips(Trip::InARow), 1);
@@ -249,9 +277,61 @@ mod tests {
 
         for _ in 0..5 {
             let call = breaker.admit(now).ok().unwrap();
-            call.answered(now, StatusCode::SERVICE_UNAVAILABLE);
+            let call = call.began(now, StatusCode::SERVICE_UNAVAILABLE).unwrap();
+            call.answered(now);
         }
 
         assert_eq!(breaker.lets(), "calls");
+    }
+    #[test]
+    fn an_answer_that_breaks_after_its_head_is_a_failure_and_one_that_is_left_is_nothing() {
+        let breaker = breaker(Judges::Statuses);
+        let now = breaker.clock.now();
+        let begun = || {
+            let call = breaker.admit(now).ok().unwrap();
+            call.began(now, StatusCode::OK).unwrap()
+        };
+
+        for _ in 0..5 {
+            drop(begun());
+        }
+        begun().failed_by(UpstreamFailure::Silent);
+        begun().answered(now);
+        begun().failed_by(UpstreamFailure::Broken);
+        assert_eq!(breaker.lets(), "calls");
+        begun().failed_by(UpstreamFailure::Silent);
+
+        assert_eq!(breaker.lets(), "nothing");
+    }
+
+    #[test]
+    fn a_probe_that_is_a_stream_makes_room_once_it_has_gone_on_for_a_while() {
+        let breaker = breaker(Judges::Answers);
+        let now = breaker.clock.now();
+        for _ in 0..2 {
+            breaker.admit(now).ok().unwrap().failed();
+        }
+        let BreakerState::Tripped { until } = breaker.state() else {
+            panic!("it has tripped");
+        };
+        let stream = || {
+            let call = breaker.admit(until).ok().unwrap();
+            call.began(until, StatusCode::OK).unwrap()
+        };
+        let (mut first, mut second) = (stream(), stream());
+        let later = until + BreakerPlan::CALLS.probe_within;
+
+        first.goes_on(Some(until));
+        assert!(breaker.admit(until).is_err(), "it has only begun");
+        first.goes_on(Some(later));
+        first.goes_on(Some(later));
+        second.goes_on(None);
+        assert_eq!(breaker.state(), BreakerState::Probing { good: 2 });
+        stream().answered(until);
+
+        assert_eq!(breaker.lets(), "calls");
+        first.failed();
+        second.failed();
+        assert_eq!(breaker.lets(), "nothing", "both broke in the end");
     }
 }

@@ -35,7 +35,7 @@ pub struct Slot {
     ending: Ending,
     caller: Caller,
     outcome: Outcome,
-    /// Who wants to hear whether there was an answer.
+    /// Who wants to hear whether there was an answer, to its end.
     call: Option<Call>,
     /// What is held of dependencies meanwhile. It ends as this does.
     with: Vec<Self>,
@@ -155,7 +155,7 @@ impl Slot {
     pub fn first_byte(&mut self, now: Mono, status: StatusCode) {
         self.first_byte = FirstByte::Seen(now);
         if let Some(call) = self.call.take() {
-            call.answered(now, status);
+            self.call = call.began(now, status);
         }
         let fast = now.since(self.sent) < FAST_ERROR_MAX;
         // 503 is an application's own word for too much work.
@@ -180,8 +180,25 @@ impl Slot {
         }
     }
 
+    /// More of the answer came, after a wait for it.
+    pub(crate) fn came_on(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.goes_on(Some(self.thread.shared.clock.now()));
+        }
+    }
+
+    /// More of the answer came than its client takes for the time being.
+    pub(crate) fn ran_ahead(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.goes_on(None);
+        }
+    }
+
     /// The last byte of the answer has been read.
     pub fn answered(&mut self, now: Mono) {
+        if let Some(call) = self.call.take() {
+            call.answered(now);
+        }
         self.outcome = Outcome::Answered(now);
     }
 

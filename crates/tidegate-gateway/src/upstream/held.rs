@@ -185,14 +185,17 @@ impl Held {
     pub(super) async fn pump(mut self, writer: Writer) {
         let silence_max = self.plan().body_timeout;
         loop {
-            let room = poll_fn(|context| writer.poll_room(context)).await;
+            let room = self.room(&writer).await;
             if room == Room::Gone {
                 self.slot.caller_gone();
                 return self.leave_inside();
             }
             let next = self.next(&writer);
             match tokio::time::timeout(silence_max, next).await {
-                Ok(Next::Frame(frame)) => writer.push(frame),
+                Ok(Next::Frame(frame)) => {
+                    self.slot.came_on();
+                    writer.push(frame);
+                }
                 Ok(Next::End) => {
                     writer.end(Ok(()));
                     return self.finish();
@@ -211,6 +214,18 @@ impl Held {
                 }
             }
         }
+    }
+
+    /// Waits until there is room for another frame.
+    async fn room(&mut self, writer: &Writer) -> Room {
+        poll_fn(|context| {
+            let room = writer.poll_room(context);
+            if room.is_pending() {
+                self.slot.ran_ahead();
+            }
+            room
+        })
+        .await
     }
 
     /// The next frame of the answer, or the news that its reader has gone.

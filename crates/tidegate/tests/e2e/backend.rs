@@ -23,12 +23,20 @@ struct Hold {
     opened: Condvar,
 }
 
+impl Hold {
+    fn wait(&self) {
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
+    }
+}
+
 impl Backend {
     /// Starts it on a port of its own. It answers
     ///
     /// - `/sink` with the length and the checksum of what it was sent,
     /// - `/flood/N` with N bytes of the [`pattern`],
     /// - `/hold` once it has been released,
+    /// - `/half` with half of a body, and once it has been released with the end of the connection,
     /// - everything else with the request's head.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,14 +57,14 @@ impl Backend {
         }
     }
 
-    /// Waits until a request for `/hold` has arrived.
+    /// Waits until a request for `/hold` or `/half` has arrived.
     pub(crate) fn wait_for_arrival(&self) {
         self.arrivals
             .recv_timeout(crate::process::PATIENCE)
             .unwrap();
     }
 
-    /// Lets all requests for `/hold` go on, now and later.
+    /// Lets all requests for `/hold` and `/half` go on, now and later.
     pub(crate) fn release(&self) {
         *self.hold.open.lock().unwrap() = true;
         self.hold.opened.notify_all();
@@ -110,14 +118,16 @@ fn serve(stream: &TcpStream, arrived: &Sender<()>, hold: &Hold) {
 
         let answered = if let Some(bytes) = path.strip_prefix("/flood/") {
             flood(stream, bytes.parse().unwrap())
+        } else if path == "/half" {
+            half(stream, arrived, hold);
+            return;
         } else {
             let body = match path.as_str() {
                 "/sink" => format!("{} {}", sum.bytes, sum.sum),
                 "/hold" => {
                     // Nobody listens any more when the test is over.
                     let _ = arrived.send(());
-                    let open = hold.open.lock().unwrap();
-                    drop(hold.opened.wait_while(open, |open| !*open).unwrap());
+                    hold.wait();
                     "released".to_owned()
                 }
                 _ => head,
@@ -170,4 +180,14 @@ fn flood(mut out: &TcpStream, bytes: u64) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Half of an answer.
+fn half(mut out: &TcpStream, arrived: &Sender<()>, hold: &Hold) {
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n";
+    // Whoever has left before that has what it wanted.
+    let _ = write!(out, "{head}half");
+    let _ = arrived.send(());
+    hold.wait();
+    let _ = out.shutdown(std::net::Shutdown::Both);
 }

@@ -5,6 +5,7 @@
 
 mod backend;
 mod bodies;
+mod breakers;
 mod check;
 mod client;
 mod dependencies;
