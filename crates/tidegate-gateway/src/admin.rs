@@ -106,8 +106,8 @@ impl Admin {
             let task = tokio::spawn(async move {
                 let service = service_fn(move |request| {
                     asked_at.store(admin.now(), Ordering::Relaxed);
-                    let response = admin.answer(&request, is_here);
-                    async move { Ok::<_, Infallible>(response) }
+                    let admin = Arc::clone(&admin);
+                    async move { Ok::<_, Infallible>(admin.answer(&request, is_here).await) }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -132,9 +132,9 @@ impl Admin {
     }
 
     /// The answer to somebody who is on this machine, or is not.
-    fn answer(&self, request: &Request<Incoming>, is_here: bool) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: &Request<Incoming>, is_here: bool) -> Response<Full<Bytes>> {
         if let Some(path) = request.uri().path().strip_prefix("/limits/") {
-            return self.limits(request, path, is_here);
+            return self.limits(request, path, is_here).await;
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let mut response = page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "");
@@ -166,7 +166,7 @@ impl Admin {
     }
 
     /// What is asked of rate limits. It is about people, and a key can be reset: for this machine alone.
-    fn limits(
+    async fn limits(
         &self,
         request: &Request<Incoming>,
         path: &str,
@@ -182,7 +182,7 @@ impl Admin {
         } else {
             let query = request.uri().query().unwrap_or_default();
             let now = tick(shared.clock.now());
-            inspect::answer(&shared.rates, request.method(), path, query, now)
+            inspect::answer(&shared.rates, request.method(), path, query, now).await
         };
         page(status, "application/json", said.to_string())
     }

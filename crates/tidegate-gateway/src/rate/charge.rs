@@ -41,6 +41,12 @@ pub(crate) struct Refused {
     lacks_store: bool,
 }
 
+/// Which sample of a limit a request counts in.
+enum Which {
+    Spent,
+    Refused,
+}
+
 /// To come back after, when the store of limits is away.
 const STORE_AWAY_RETRY_S: u64 = 1;
 
@@ -75,13 +81,29 @@ impl<'t> Charge<'t> {
             .rates
             .wanted_of_fleet(fleet, met, asked, trusted, ignored);
         let before = self.held.len();
-        match fleet.take(&wants, &mut self.held).await {
+        let taken = fleet.take(&wants, &mut self.held).await;
+        let now = tick(shared.clock.now());
+        let sample = |limit: u16, which: Which| {
+            let (Some(want), its) = (wants.of(limit), &shared.rates.limits()[usize::from(limit)])
+            else {
+                return;
+            };
+            let words = || in_words(its, asked, trusted);
+            let (sample, amount) = match which {
+                Which::Spent => (&its.spent, want.cost),
+                Which::Refused => (&its.refused, 1),
+            };
+            sample.count((want.key, want.standing), amount, now, words);
+        };
+        match taken {
             Ok(shadowed) => {
                 for held in &self.held[before..] {
                     recorder.rate_passed(held.limit);
+                    sample(held.limit, Which::Spent);
                 }
                 for limit in shadowed {
                     recorder.rate_shadow_refused(limit);
+                    sample(limit, Which::Refused);
                 }
                 Ok(())
             }
@@ -91,6 +113,7 @@ impl<'t> Charge<'t> {
                 }
                 for &limit in &denied.violated {
                     recorder.rate_refused(limit);
+                    sample(limit, Which::Refused);
                 }
                 Err(Refused::by_fleet(denied))
             }

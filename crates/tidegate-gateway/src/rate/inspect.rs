@@ -1,12 +1,14 @@
 //! What an operator on this machine asks of rate limits: `/limits/NAME` of the admin listener.
 
+mod fleet;
+
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Short, Tick};
 use tidegate_store::limits::{Asked, Said};
 
-use super::sample::Sample;
+use super::sample::{Candidate, Sample};
 use super::words::{self, BadKey};
 use super::{Cost, Limit, Rates, here};
 
@@ -24,7 +26,13 @@ enum Question {
 }
 
 /// Answers what is asked at `path`, which is behind `/limits/`.
-pub(crate) fn answer(rates: &Rates, method: &Method, path: &str, query: &str, now: Tick) -> Reply {
+pub(crate) async fn answer(
+    rates: &Rates,
+    method: &Method,
+    path: &str,
+    query: &str,
+    now: Tick,
+) -> Reply {
     let (name, top) = match path.split_once('/') {
         None => (path, false),
         Some((name, "top")) => (name, true),
@@ -50,17 +58,14 @@ pub(crate) fn answer(rates: &Rates, method: &Method, path: &str, query: &str, no
         let detail = format!("there is no limit {name}; /status.json lists them");
         return problem(StatusCode::NOT_FOUND, "no_such_limit", &detail);
     };
-    if limit.plan.fleet.is_some() {
-        let detail = format!(
-            "{name} holds over the fleet: what is used of it is in the store, and /metrics has what this gateway did of it"
-        );
-        return problem(StatusCode::CONFLICT, "of_fleet", &detail);
-    }
     let Some(key) = key(query) else {
         let detail =
             "a key is written as key=PART&key=PART, with absent for a part that a request lacks";
         return problem(StatusCode::BAD_REQUEST, "invalid", detail);
     };
+    if limit.plan.fleet.is_some() {
+        return rates.answer_for_fleet(at, question, &key, now).await;
+    }
     let said = match question {
         Question::Show => rates.show(at, limit, &key, now),
         Question::Top => Ok(rates.top(limit, now)),
@@ -68,8 +73,12 @@ pub(crate) fn answer(rates: &Rates, method: &Method, path: &str, query: &str, no
     };
     match said {
         Ok(said) => (StatusCode::OK, said),
-        Err(bad) => problem(StatusCode::BAD_REQUEST, "invalid_key", &bad.to_string()),
+        Err(bad) => no_key(&bad),
     }
+}
+
+fn no_key(bad: &BadKey) -> Reply {
+    problem(StatusCode::BAD_REQUEST, "invalid_key", &bad.to_string())
 }
 
 /// An answer that says why there is none.
@@ -93,21 +102,10 @@ impl Rates {
         now: Tick,
     ) -> Result<Value, BadKey> {
         let (plan, counts) = (&limit.plan, self.keys(at));
-        let counted_by = words::names(plan);
-        let mut said = json!({
-            "limit": plan.name,
-            "algorithm": plan.algorithm.name(),
-            "rate": plan.rate.to_string(),
-            "most": limit.spec.most(),
-            "cost": limit.usual_cost(),
-            "shadow": plan.standing == Standing::Shadow,
-            "apps": plan.apps,
-            "routes": plan.routes,
-            "counted_by": counted_by,
-            "keys": counts.kept,
-            "evicted": counts.forgotten,
-        });
-        if !key.is_empty() || counted_by.is_empty() {
+        let mut said = limit.said();
+        said["keys"] = counts.kept.into();
+        said["evicted"] = counts.forgotten.into();
+        if !key.is_empty() || words::names(plan).is_empty() {
             let parts = words::read(plan, key)?;
             let states = self.standings(at).map(|standing| {
                 let key = limit.keys_in(standing).key(&parts);
@@ -122,12 +120,8 @@ impl Rates {
     fn top(&self, limit: &Limit, now: Tick) -> Value {
         let candidates = |sample: &Sample| -> Value {
             let all = sample.candidates(now).into_iter().map(|it| {
-                let mut said = self.state(limit, it.key, it.standing, now);
-                said["key"] = json!(it.words);
-                said["count"] = it.count.into();
-                said["over"] = it.over.into();
-                said["ago_ms"] = (now.since(it.last) / 1_000).into();
-                said
+                let state = self.state(limit, it.key, it.standing, now);
+                counted(state, &it, now)
             });
             all.collect()
         };
@@ -156,10 +150,7 @@ impl Rates {
             before
         });
         let before: Value = states.collect();
-        tracing::info!(
-            limit = limit.plan.name.as_str(),
-            "a key of a rate limit was reset"
-        );
+        limit.log_reset();
         Ok(json!({ "limit": limit.plan.name, "key": key, "before": before }))
     }
 
@@ -173,20 +164,12 @@ impl Rates {
             standing,
         };
         let answer = self.table.ask(&[asked], now);
-        let (remaining, wait_ms) = match answer.said[0] {
+        let (remaining, wait) = match answer.said[0] {
             Said::Passes { remaining, .. } => (remaining, Some(0)),
-            Said::Short { short, remaining } => match short {
-                Short::Wait { wait_us } => (remaining, Some(wait_us.div_ceil(1_000))),
-                Short::Never => (remaining, None),
-            },
+            Said::Short { short, remaining } => (remaining, wait_ms(short)),
             Said::Unasked => unreachable!("nobody else was asked"),
         };
-        json!({
-            "shadow": standing == Standing::Shadow,
-            "used": limit.spec.most().saturating_sub(remaining),
-            "remaining": remaining,
-            "wait_ms": wait_ms,
-        })
+        state_json(standing, limit.spec.most(), remaining, wait)
     }
 
     /// As what requests meet the limit: in applications that enforce it, in those that do not, or in both.
@@ -207,7 +190,54 @@ impl Rates {
     }
 }
 
+/// What is used of a key.
+fn state_json(standing: Standing, most: u64, remaining: u64, wait_ms: Option<u64>) -> Value {
+    json!({
+        "shadow": standing == Standing::Shadow,
+        "used": most.saturating_sub(remaining),
+        "remaining": remaining,
+        "wait_ms": wait_ms,
+    })
+}
+
+/// The same with what was counted of it.
+fn counted(mut state: Value, it: &Candidate, now: Tick) -> Value {
+    state["key"] = json!(it.words);
+    state["count"] = it.count.into();
+    state["over"] = it.over.into();
+    state["ago_ms"] = (now.since(it.last) / 1_000).into();
+    state
+}
+
+const fn wait_ms(short: Short) -> Option<u64> {
+    match short {
+        Short::Wait { wait_us } => Some(wait_us.div_ceil(1_000)),
+        Short::Never => None,
+    }
+}
+
 impl Limit {
+    /// What it is.
+    fn said(&self) -> Value {
+        let plan = &self.plan;
+        json!({
+            "limit": plan.name,
+            "algorithm": plan.algorithm.name(),
+            "rate": plan.rate.to_string(),
+            "most": self.spec.most(),
+            "cost": self.usual_cost(),
+            "shadow": plan.standing == Standing::Shadow,
+            "apps": plan.apps,
+            "routes": plan.routes,
+            "counted_by": words::names(plan),
+        })
+    }
+
+    fn log_reset(&self) {
+        let limit = self.plan.name.as_str();
+        tracing::info!(limit, "a key of a rate limit was reset");
+    }
+
     /// What a request costs that says nothing else.
     const fn usual_cost(&self) -> u64 {
         match self.plan.cost {

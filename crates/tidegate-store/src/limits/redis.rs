@@ -16,7 +16,7 @@ use super::denied::{Denied, Mark};
 use super::{Answer, Asked, Few, Said, Settled, Then};
 use crate::Call;
 use crate::error::StoreError;
-use crate::redis::{Elements, LIMIT, Lane, Redis, Run, limit_key};
+use crate::redis::{Elements, LIMIT, Lane, Redis, Run, limit_key, limit_speakers};
 
 pub use share::{Dividing, Leased, Reported};
 
@@ -112,11 +112,11 @@ impl RedisLimits {
         done.into_iter().try_for_each(|said| said.map(drop))
     }
 
-    /// Forgets a key: nothing of its limit is used.
+    /// Forgets a key: nothing of its limit is used, and what nodes have ahead of it does not come back any more.
     pub async fn forget(&self, tag: SlotTag, key: u128, call: Call) -> Result<(), StoreError> {
         let name = limit_key(tag, key);
         let mut command = cmd("UNLINK");
-        command.arg(&name);
+        command.arg(&name).arg(limit_speakers(tag, key));
         let servers = self.0.redis.servers();
         let done = servers.command(name.as_bytes(), &command, Lane::Fast, call);
         let done = done.await.map(drop);

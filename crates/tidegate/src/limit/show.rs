@@ -39,13 +39,19 @@ pub(super) fn limit(answer: &Value) -> String {
             _ => "nothing: all together".to_owned(),
         },
     );
-    line(
-        "keys",
-        format!(
-            "{} remembered, {} forgotten for want of room",
-            answer["keys"], answer["evicted"]
-        ),
-    );
+    if let Some(mode) = answer["mode"].as_str() {
+        line("scope", format!("all gateways, {}", escaped(mode)));
+        line("keys", format!("{} at this gateway", answer["keys"]));
+        line("counted", text(&answer["counted"]));
+    } else {
+        line(
+            "keys",
+            format!(
+                "{} remembered, {} forgotten for want of room",
+                answer["keys"], answer["evicted"]
+            ),
+        );
+    }
     let states = answer["states"].as_array();
     if states.is_some_and(Vec::is_empty) {
         line("used", "never: no route meets it".to_owned());
@@ -53,6 +59,18 @@ pub(super) fn limit(answer: &Value) -> String {
     for state in states.into_iter().flatten() {
         line("used", used(state) + shadow(state));
         line("remaining", state["remaining"].to_string());
+        for (heading, name, what) in [
+            ("ahead", "ahead", "this gateway has ahead"),
+            (
+                "unreported",
+                "unreported",
+                "this gateway has spent and not reported",
+            ),
+        ] {
+            if let Some(tokens @ 1..) = state[name].as_u64() {
+                line(heading, format!("{tokens} that {what}"));
+            }
+        }
         line("passes", wait(state, &answer["cost"]));
     }
     page
@@ -87,8 +105,8 @@ pub(super) fn top(answer: &Value, count: usize) -> String {
                 page,
                 "  {:>10} {:>10} {:>10} {:>9}  {}{}",
                 about(row),
-                row["used"],
-                row["remaining"],
+                known(&row["used"]),
+                known(&row["remaining"]),
                 span(row["ago_ms"].as_u64().unwrap_or(0)),
                 key(&row["key"]),
                 shadow(row)
@@ -103,7 +121,7 @@ pub(super) fn top(answer: &Value, count: usize) -> String {
 pub(super) fn reset(answer: &Value, key: &str) -> String {
     let before = answer["before"].as_array();
     let used: Vec<String> = before.into_iter().flatten().map(used).collect();
-    format!(
+    let mut page = format!(
         "{} is reset for {}: {} used before",
         text(&answer["limit"]),
         escaped(key),
@@ -111,7 +129,19 @@ pub(super) fn reset(answer: &Value, key: &str) -> String {
             true => "nothing was".to_owned(),
             false => used.join(", and ") + " was",
         }
-    )
+    );
+    if answer["left"].is_string() {
+        let _ = write!(page, "\nbut {}", text(&answer["left"]));
+    }
+    page
+}
+
+/// A number, where it is known.
+fn known(number: &Value) -> String {
+    match number {
+        Value::Null => "?".to_owned(),
+        number => number.to_string(),
+    }
 }
 
 fn used(state: &Value) -> String {

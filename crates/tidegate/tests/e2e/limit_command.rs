@@ -33,7 +33,7 @@ fn from(tidegate: &Tidegate, client: &str, tenant: Option<&str>) -> u16 {
     ask(tidegate.clients, "GET", "/", &headers, b"").status
 }
 
-fn run(admin: SocketAddr, args: &[&str]) -> Output {
+pub(crate) fn run(admin: SocketAddr, args: &[&str]) -> Output {
     let mut command = tidegate();
     command.arg("limit").args(args);
     command.args(["--admin", &admin.to_string()]);
@@ -41,20 +41,20 @@ fn run(admin: SocketAddr, args: &[&str]) -> Output {
 }
 
 /// What is printed when it goes well.
-fn said(tidegate: &Tidegate, args: &[&str]) -> String {
+pub(crate) fn said(tidegate: &Tidegate, args: &[&str]) -> String {
     let output = run(tidegate.admin, args);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn json(tidegate: &Tidegate, args: &[&str]) -> Value {
+pub(crate) fn json(tidegate: &Tidegate, args: &[&str]) -> Value {
     let args = [args, &["--json"]].concat();
     serde_json::from_str(&said(tidegate, &args)).unwrap()
 }
 
 /// What is said when it does not.
-fn refused(tidegate: &Tidegate, args: &[&str]) -> String {
+pub(crate) fn refused(tidegate: &Tidegate, args: &[&str]) -> String {
     let output = run(tidegate.admin, args);
     assert!(!output.status.success(), "{args:?}");
     String::from_utf8(output.stderr).unwrap()

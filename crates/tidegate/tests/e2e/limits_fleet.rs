@@ -7,6 +7,7 @@ use tidegate_lab::peers::RedisServer;
 
 use crate::backend::Backend;
 use crate::client::{Answer, ask, get};
+use crate::limit_command::{json, refused, said};
 use crate::process::{PATIENCE, TempDir, Tidegate};
 
 /// A gateway before `upstream` with these limits, whose store is `redis`; ready when the store has answered it.
@@ -202,4 +203,139 @@ fn while_the_store_is_away_each_limit_does_what_it_says() {
     until("the store is not found again", || {
         request(&fleet, "x-closed").status == 200
     });
+}
+
+const CLIENT: &str = "203.0.113.1";
+
+/// What one gateway says of the client's key.
+fn state(tidegate: &Tidegate) -> serde_json::Value {
+    json(tidegate, &["show", "all", CLIENT])["states"][0].clone()
+}
+
+#[test]
+fn what_is_used_in_the_store_is_shown_by_each_gateway_and_who_is_refused_by_the_one_that_refuses() {
+    let fleet = Fleet::start(&limit("10/day", "mode = \"shared\""));
+    assert_eq!(fleet.passed(30), 10);
+
+    for gateway in &fleet.gateways {
+        let state = state(gateway);
+        assert_eq!(
+            (&state["used"], &state["remaining"]),
+            (&10.into(), &0.into())
+        );
+        let top = json(gateway, &["top", "all"]);
+        let (refused, spent) = (&top["refused"][0], &top["spent"][0]);
+        assert_eq!(
+            (&refused["count"], &refused["used"]),
+            (&10.into(), &10.into())
+        );
+        assert_eq!(
+            (&spent["count"], &spent["key"]),
+            (&5.into(), &serde_json::json!([CLIENT]))
+        );
+    }
+    let page = said(&fleet.gateways[0], &["show", "all", CLIENT]);
+    for line in [
+        "scope      all gateways, shared\n",
+        "counted    in the store, for all gateways\n",
+        "used       10\n",
+    ] {
+        assert!(page.contains(line), "{line}{page}");
+    }
+    let metrics = get(fleet.gateways[0].admin, "/metrics").text();
+    assert!(!metrics.contains(CLIENT), "{metrics}");
+}
+
+#[test]
+fn a_key_of_the_fleet_is_reset_in_the_store_and_it_is_said_what_stays() {
+    let fleet = Fleet::start(&limit("10/day", "mode = \"shared\""));
+    assert_eq!(fleet.passed(30), 10);
+
+    let done = said(&fleet.gateways[0], &["reset", "all", CLIENT, "--yes"]);
+
+    assert!(
+        done.starts_with("all is reset for 203.0.113.1: 10 was used before\nbut another gateway"),
+        "{done}"
+    );
+    assert_eq!(from(&fleet.gateways[0], CLIENT).status, 200);
+    until("the other gateway does not hear of it", || {
+        from(&fleet.gateways[1], CLIENT).status == 200
+    });
+    assert_eq!(state(&fleet.gateways[1])["used"], 2);
+}
+
+#[test]
+fn a_reset_key_is_leased_anew_and_what_was_ahead_of_it_does_not_come_back() {
+    let fleet = Fleet::start(&limit("100/day", ""));
+    let [gateway, other] = &fleet.gateways;
+    let passed = fleet.passed(200) as u64;
+    let before = state(gateway);
+    let (used, ahead) = (
+        before["used"].as_u64().unwrap(),
+        before["ahead"].as_u64().unwrap(),
+    );
+    assert!(used >= passed && used <= 100, "{passed}: {before}");
+    assert!(ahead <= used - passed, "{passed}: {before}");
+
+    for it in [gateway, other] {
+        said(it, &["reset", "all", CLIENT, "--yes"]);
+    }
+
+    assert_eq!(state(gateway)["used"], 0);
+    let again = fleet.passed(200);
+    assert!((80..=100).contains(&again), "{again}");
+    let used = state(other)["used"].as_u64().unwrap();
+    assert!((again as u64..=100).contains(&used), "{again}: {used}");
+}
+
+#[test]
+fn of_a_divided_limit_a_gateway_shows_and_resets_its_part() {
+    let fleet = Fleet::start(&limit("100/s", "mode = \"divided\""));
+    until("the gateways do not find each other", || {
+        let part = |it: &Tidegate| metric(it, "tidegate_rate_fleet_part");
+        fleet.gateways.iter().all(|it| part(it) == 2)
+    });
+    let gateway = &fleet.gateways[0];
+    until("the part does not fill", || {
+        state(gateway)["remaining"] == 50
+    });
+
+    let shown = json(gateway, &["show", "all", CLIENT]);
+    assert_eq!(shown["mode"], "divided");
+    assert_eq!(shown["states"][0]["used"], 0);
+    let done = json(gateway, &["reset", "all", CLIENT, "--yes"]);
+
+    let left = done["left"].as_str().unwrap();
+    assert!(left.contains("parts of the other gateways"), "{left}");
+    assert_eq!(from(gateway, CLIENT).status, 200);
+}
+
+#[test]
+fn what_is_reported_is_shown_and_reset_and_without_the_store_it_is_not_known() {
+    let keys = "mode = \"aggregate\"\nreport_every = \"20ms\"";
+    let mut fleet = Fleet::start(&limit("50/day", keys));
+    fleet.passed(200);
+    let [gateway, other] = &fleet.gateways;
+    until("not all is reported", || {
+        [gateway, other]
+            .iter()
+            .all(|it| state(it)["unreported"] == 0)
+    });
+    assert_eq!(state(gateway)["remaining"], 0);
+    assert_eq!(from(gateway, CLIENT).status, 429);
+
+    said(gateway, &["reset", "all", CLIENT, "--yes"]);
+
+    assert_eq!(from(gateway, CLIENT).status, 200);
+    until("the other gateway does not hear of it", || {
+        from(other, CLIENT).status == 200
+    });
+    fleet.redis.kill().unwrap();
+    let why = refused(&fleet.gateways[0], &["show", "all", CLIENT]);
+    assert!(why.contains("limit_store_away"), "{why}");
+    let top = json(&fleet.gateways[0], &["top", "all"]);
+    assert_eq!(top["spent"][0]["key"], serde_json::json!([CLIENT]));
+    assert_eq!(top["spent"][0]["used"], serde_json::Value::Null);
+    let page = said(&fleet.gateways[0], &["top", "all"]);
+    assert!(page.contains(" ? "), "{page}");
 }

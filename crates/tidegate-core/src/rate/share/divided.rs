@@ -89,6 +89,12 @@ impl Divided {
             .map_or(0, |(spec, here)| spec.remaining(&here.bucket, now))
     }
 
+    /// Whole tokens in the bucket when it is full; 0 for a node that never had a part.
+    pub fn most(&self, following: &Following, now: Tick) -> u64 {
+        self.here(None, following, now)
+            .map_or(0, |(spec, _)| spec.burst())
+    }
+
     /// Microseconds until a bucket is full and need not be kept.
     pub fn time_to_full_us(&self, state: &PartState, following: &Following, now: Tick) -> u64 {
         self.here(Some(state), following, now)

@@ -35,9 +35,9 @@ pub(crate) struct Wants {
 pub(crate) struct Want {
     /// The limit's place in the plan.
     pub(crate) limit: u16,
-    key: u128,
-    cost: u64,
-    standing: Standing,
+    pub(crate) key: u128,
+    pub(crate) cost: u64,
+    pub(crate) standing: Standing,
     /// It lacks what the limit counts by, and is refused for that.
     deny: bool,
 }
@@ -80,6 +80,11 @@ impl Wants {
             keys: fleet.keys(),
             list: Vec::with_capacity(room),
         }
+    }
+
+    /// What is wanted of limit number `limit`.
+    pub(crate) fn of(&self, limit: u16) -> Option<&Want> {
+        self.list.iter().find(|want| want.limit == limit)
     }
 
     /// Adds the limit number `limit`, that counts the request by `parts`; to `deny` it if it lacks one of them.

@@ -9,6 +9,7 @@
 mod counts;
 mod courier;
 mod decide;
+mod look;
 mod parts;
 mod plan;
 mod post;
@@ -31,6 +32,7 @@ use tokio::task::AbortHandle;
 
 use self::counts::Counts;
 pub(crate) use self::decide::{Denied, Held, Wants};
+pub(crate) use self::look::Stands;
 use self::parts::{Keys, Parts};
 pub use self::plan::{FLEET_KEYS_MAX, FleetMode, FleetPlan};
 use self::post::{Letter, Post};

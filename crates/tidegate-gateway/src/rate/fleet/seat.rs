@@ -35,7 +35,7 @@ pub(super) struct Limit {
 pub(super) struct Bucket {
     pub(super) whole: BucketSpec,
     /// The parts of it; none if it is too fine for that.
-    divided: Option<Divided>,
+    pub(super) divided: Option<Divided>,
     /// One part of as many as there should be nodes, for one that has never heard of another.
     alone: Option<BucketSpec>,
     /// How a key is leased.
@@ -450,6 +450,24 @@ impl Seat {
             Way::Shared { hot: Some(hot), .. } => hot.lessee.remaining(now),
             _ => 0,
         }
+    }
+
+    /// What is in its part, where the limit is divided; nothing for one that nobody has used.
+    pub(super) const fn part(&self) -> Option<PartState> {
+        match self.way {
+            Way::Divided(state) => state,
+            _ => None,
+        }
+    }
+
+    /// Whether what it has to say at last makes more pass and not less: tokens that go back. Reports do not.
+    pub(super) const fn has_tokens_of_the_store(&self) -> bool {
+        matches!(self.way, Way::Lease(_) | Way::Shared { .. })
+    }
+
+    /// Tells whoever waits for it that nothing is coming any more.
+    pub(super) fn dismiss(&mut self) {
+        self.ring();
     }
 
     /// Tokens that it has spent and not had an answer about.
