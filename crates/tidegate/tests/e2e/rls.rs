@@ -449,3 +449,98 @@ fn a_fleet_counts_together_and_each_limit_says_what_holds_without_its_store() {
         assert_eq!(lost(&services[0]), before + 20);
     });
 }
+
+#[test]
+fn who_says_nothing_does_not_keep_a_place_for_ever() {
+    let silent: [&[u8]; 2] = [b"", b"PRI * HTTP/2"];
+    let services = silent.map(|_| Service::start("connections_max = 1", USER));
+    let places = services.iter().zip(silent).map(|(service, words)| {
+        let mut stream = crate::client::connect(service.address);
+        std::io::Write::write_all(&mut stream, words).unwrap();
+        stream
+    });
+    let places: Vec<_> = places.collect();
+
+    for (mut stream, service) in places.into_iter().zip(&services) {
+        let mut rest = Vec::new();
+        let read = std::io::Read::read_to_end(&mut stream, &mut rest);
+        // Of what it has not read the system may say that it never will be.
+        let closed = read.map_err(|error| error.kind());
+        assert!(
+            matches!(closed, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)),
+            "{closed:?}"
+        );
+        run(async {
+            let mut proxy = service.proxy().await;
+            assert_eq!(proxy.passed(1, &[&[("user", "anna")]]).await, 1);
+        });
+    }
+}
+
+/// Sends messages as they are.
+struct AsItIs;
+
+impl tonic::codec::Encoder for AsItIs {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(
+        &mut self,
+        item: Vec<u8>,
+        into: &mut tonic::codec::EncodeBuf<'_>,
+    ) -> Result<(), Status> {
+        use bytes::BufMut as _;
+        into.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl tonic::codec::Codec for AsItIs {
+    type Encode = Vec<u8>;
+    type Decode = RateLimitResponse;
+    type Encoder = Self;
+    type Decoder = tonic_prost::ProstDecoder<RateLimitResponse>;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        tonic_prost::ProstDecoder::default()
+    }
+}
+
+#[test]
+fn what_is_no_message_of_the_protocol_is_an_error_of_that_call_and_of_no_other() {
+    let service = Service::start("", USER);
+
+    run(async {
+        let mut proxy = service.proxy().await;
+        let garbage: [&[u8]; 5] = [
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            // A domain that is longer than all there is.
+            b"\x0a\xff\xff\xff\xff\x0fedge",
+            // A domain that is no text.
+            b"\x0a\x02\xff\xfe",
+            // A descriptor that breaks off.
+            b"\x0a\x04edge\x12\x05\x0a",
+            // The end of a group that has not begun.
+            b"\x0c",
+        ];
+        for message in garbage {
+            proxy.0.ready().await.unwrap();
+            let path = PathAndQuery::from_static(PATH);
+            let request = tonic::Request::new(message.to_vec());
+            let answer = proxy.0.unary(request, path, AsItIs).await;
+            let code = answer.unwrap_err().code();
+            assert_eq!(code, tonic::Code::Internal, "{message:?}");
+        }
+        proxy.0.ready().await.unwrap();
+        let path = PathAndQuery::from_static(PATH);
+        let long = tonic::Request::new(vec![0; 300 * 1024]);
+        let answer = proxy.0.unary(long, path, AsItIs).await;
+        assert_eq!(answer.unwrap_err().code(), tonic::Code::OutOfRange);
+
+        assert_eq!(proxy.passed(1, &[&[("user", "anna")]]).await, 1);
+    });
+}
