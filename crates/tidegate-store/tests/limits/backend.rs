@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tidegate_core::rate::Tick;
 use tidegate_core::session::SlotTag;
 use tidegate_lab::patience;
-use tidegate_lab::peers::{Cluster, ClusterSetup, RedisServer};
+use tidegate_lab::peers::{Cluster, ClusterSetup, RedisServer, SentinelSetup, Sentinels};
 use tidegate_store::limits::{
     Answer, Asked, LimitStore, LimitTable, LimitTablePlan, RedisLimits, Settled,
 };
-use tidegate_store::redis::{Address, Arrangement, Redis, RedisPlan, Use};
+use tidegate_store::redis::{Address, Arrangement, Credentials, Redis, RedisPlan, Use};
 use tidegate_store::{Background, Call};
 
 /// A call that is not mistaken for a fault on a loaded machine.
@@ -31,6 +31,7 @@ pub(crate) struct Backend {
 enum Servers {
     Nothing,
     Standalone(RedisServer, Background),
+    Sentinels(Sentinels, Background),
     Cluster(Cluster, Background),
 }
 
@@ -45,6 +46,16 @@ impl Backend {
         let arrangement = Arrangement::Standalone(address(server.address()));
         let (store, thread) = redis(arrangement);
         Self::of(store, Servers::Standalone(server, thread))
+    }
+
+    pub(crate) fn sentinels() -> Self {
+        let servers = Sentinels::start(&SentinelSetup::default()).unwrap();
+        let (store, thread) = redis(Arrangement::Sentinel {
+            sentinels: servers.addresses().into_iter().map(address).collect(),
+            primary: Sentinels::NAME.to_owned(),
+            credentials: Credentials::default(),
+        });
+        Self::of(store, Servers::Sentinels(servers, thread))
     }
 
     pub(crate) fn cluster() -> Self {

@@ -8,8 +8,10 @@ mod backend;
 mod crowds;
 mod faults;
 mod rules;
+mod sharing;
 
 use backend::Backend;
+use tidegate_store::limits::LimitStore;
 
 #[test]
 fn the_embedded_table_keeps_the_rules() {
@@ -19,6 +21,11 @@ fn the_embedded_table_keeps_the_rules() {
 #[test]
 fn redis_keeps_the_rules() {
     keeps_the_rules(&Backend::standalone());
+}
+
+#[test]
+fn redis_behind_sentinels_keeps_the_rules() {
+    keeps_the_rules(&Backend::sentinels());
 }
 
 #[test]
@@ -35,5 +42,8 @@ fn keeps_the_rules(backend: &Backend) {
         backend.wait_until_ready().await;
         rules::all(backend).await;
         crowds::all(backend).await;
+        if let LimitStore::Redis(limits) = &backend.store {
+            sharing::all(limits).await;
+        }
     });
 }
