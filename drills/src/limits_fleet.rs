@@ -1,6 +1,8 @@
 //! One limit for ten gateways, in each way that they can share it: never more passes than is promised, whoever the traffic
 //! comes to, and while gateways come and go. Beside it ten gateways that know nothing of each other.
 
+mod reports;
+
 use std::time::{Duration, Instant};
 
 use tidegate_core::rate::share::aggregate::AggregatePlan;
@@ -67,6 +69,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     for every_ms in INTERVALS_MS {
         aggregate(&mut verdict, &shared, length, every_ms)?;
     }
+    reports::add(&mut verdict, args)?;
     for mode in ["lease", "divided"] {
         coming_and_going(&mut verdict, &shared, mode)?;
     }
