@@ -24,7 +24,7 @@ use crate::forward;
 use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
 use crate::plan::{AppPlan, Mode};
-use crate::rate::{Asked, Charge, Refused, Stage};
+use crate::rate::{Asked, Bearer, Charge, Refused, Stage};
 use crate::session::{self, Claim, Dropped, Guest, Need, Settled};
 use crate::slot::Slot;
 use crate::upstream::UpstreamFailure;
@@ -63,6 +63,7 @@ pub async fn handle(
         label,
         conn,
         now,
+        bearer: Bearer::default(),
     };
 
     let (mut head, incoming) = request.into_parts();
@@ -86,6 +87,7 @@ pub async fn handle(
     charge.sent();
     match exchange(slot, request, guest.holder()).await {
         Ok(Answer { response, orders }) => {
+            charge.answered(response.headers());
             let settled = orders.settle(thread, index, label.route, guest).await;
             visit.finish(response, settled)
         }
@@ -123,6 +125,8 @@ struct Visit<'a> {
     conn: &'a Conn,
     /// When it came to where it is now.
     now: Mono,
+    /// What its token says.
+    bearer: Bearer,
 }
 
 impl Visit<'_> {
@@ -254,6 +258,7 @@ impl Visit<'_> {
             route_name: &self.plan().routes[self.label.route].name,
             headers,
             conn: self.conn,
+            bearer: &self.bearer,
             uid,
         }
     }

@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use tidegate_core::facts::Class;
 use tidegate_core::rate::set::Standing;
+use tidegate_core::rate::share::OnLoss;
 use tidegate_core::session::{Name, WriteClass};
 use tidegate_core::time::{Mono, Wall};
 use tidegate_gateway::classify::{Label, app_of, label};
@@ -118,6 +119,7 @@ fn page(setup: &Setup, request: &Request<()>) -> anyhow::Result<String> {
         Some(sessions) => explain_session(&mut page, setup, sessions, route, label.class),
     }
     explain_limits(&mut page, setup, app, route);
+    explain_dependencies(&mut page, setup, app, route);
     Ok(page)
 }
 
@@ -189,8 +191,41 @@ fn explain_limits(page: &mut String, setup: &Setup, app: &AppPlan, route: &Route
             Standing::Enforced => "",
             Standing::Shadow => "; it only counts",
         };
-        let said = format!("{}; {when}{shadow}", Said(limit));
+        let fleet = limit.fleet.map_or_else(String::new, |fleet| {
+            let away = match fleet.on_loss {
+                OnLoss::Local => "each goes on with its part",
+                OnLoss::Open => "everything passes",
+                OnLoss::Closed => "nothing passes",
+            };
+            let mode = fleet.mode.name();
+            format!("; over all gateways, {mode}, and without the store {away}")
+        });
+        let said = format!("{}; {when}{fleet}{shadow}", Said(limit));
         line(page, if at == 0 { "limits" } else { "" }, &said);
+    }
+}
+
+/// What the route is said to call by itself. What an application calls through its listeners no request shows.
+fn explain_dependencies(page: &mut String, setup: &Setup, app: &AppPlan, route: &RoutePlan) {
+    let Some((first, others)) = route.dependencies.split_first() else {
+        return;
+    };
+    for at in std::iter::once(first).chain(others) {
+        let dependency = &setup.gateway.dependencies[*at];
+        let rate = dependency.rate.as_ref();
+        let rate = rate.map_or_else(String::new, |(rate, bucket)| {
+            format!(" and {rate} with a burst of {}", bucket.burst())
+        });
+        let binds = match app.mode {
+            Mode::Enforce => "503 dependency_full or dependency_rate without room",
+            Mode::Shadow => "not in shadow mode",
+        };
+        let said = format!(
+            "{}: one of its {} calls at once{rate}, for as long as the request is inside; {binds}",
+            dependency.name(),
+            dependency.concurrency()
+        );
+        line(page, if at == first { "calls" } else { "" }, &said);
     }
 }
 

@@ -58,6 +58,9 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let sidecar = start_sidecar(&setup, desk.as_ref(), &door)?;
     let rls = rls::start(&mut setup)?;
     let sharing = start_sharing(&setup)?;
+    if let Some(tokens) = &mut setup.gateway.rates.tokens {
+        tokens.keys = secrets::token_keys(&tokens.key_file)?;
+    }
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
     door.open(permits::giver(gateway.permits()));
     if let Some(sidecar) = &sidecar {

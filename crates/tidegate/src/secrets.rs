@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use tidegate_gateway::rate::TokenKeys;
 use tidegate_gateway::session::{Keys, draw_line};
 use tidegate_store::redis::{Arrangement, RedisPlan, Use};
 
@@ -47,6 +48,10 @@ pub(crate) fn look(setup: &Setup) -> anyhow::Result<Vec<String>> {
         for path in files.into_iter().flatten() {
             note(path, "password file", true, &mut notes, first_line)?;
         }
+    }
+    if let Some(tokens) = &setup.gateway.rates.tokens {
+        let path = &tokens.key_file;
+        note(path, "key file", true, &mut notes, parse_token_keys)?;
     }
     notes.dedup();
     Ok(notes)
@@ -115,6 +120,22 @@ pub(crate) fn keys(file: &KeyFile) -> anyhow::Result<Keys> {
         )
     })?;
     parse_keys(path, &text)
+}
+
+/// The keys of those who sign tokens, in the file at `path`.
+pub(crate) fn token_keys(path: &Path) -> anyhow::Result<TokenKeys> {
+    // Most of them are public, and may be read by everybody.
+    let content = read(path).with_context(|| {
+        format!(
+            "cannot read {}, the keys that tokens are verified by",
+            path.display()
+        )
+    })?;
+    parse_token_keys(path, &content.text)
+}
+
+fn parse_token_keys(path: &Path, text: &str) -> anyhow::Result<TokenKeys> {
+    TokenKeys::parse(text).with_context(|| format!("the key file {} will not do", path.display()))
 }
 
 fn parse_keys(path: &Path, text: &str) -> anyhow::Result<Keys> {

@@ -1,6 +1,6 @@
 //! What a request has spent of its limits, until it is known whether the application gets to see it.
 
-use http::Response;
+use http::{HeaderMap, Response};
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Short, Tick};
 use tidegate_http::quota::{self, Left, Policy};
@@ -8,7 +8,7 @@ use tidegate_http::refusal::Refusal;
 use tidegate_store::limits::{self, Few, Said, Settled};
 
 use super::fleet::{self, Held};
-use super::{Asked, Stage, Wanted, in_words, tick};
+use super::{Asked, Stage, Wanted, tick};
 use crate::body::Body;
 use crate::context::Thread;
 use crate::request;
@@ -88,7 +88,8 @@ impl<'t> Charge<'t> {
             else {
                 return;
             };
-            let words = || in_words(its, asked, trusted);
+            let hash = wants.key_hash();
+            let words = || shared.rates.in_words(its, asked, trusted, hash);
             let (sample, amount) = match which {
                 Which::Spent => (&its.spent, want.cost),
                 Which::Refused => (&its.refused, 1),
@@ -151,6 +152,47 @@ impl<'t> Charge<'t> {
         self.sent = true;
     }
 
+    /// The head of its answer is here, and may say what the request has really cost: the difference is charged, at most
+    /// until there is a burst of debt, or given back. Without an answer it has cost what was taken for it.
+    pub(crate) fn answered(&mut self, headers: &HeaderMap) {
+        let shared = &self.thread.shared;
+        let ignored = |header| self.thread.recorder.malformed(header);
+        let cost = |limit: u16, taken: u64| -> Option<u64> {
+            let limit = &shared.rates.limits()[usize::from(limit)];
+            let used = limit.cost_by_answer(headers, ignored)?;
+            // More debt than a burst is not kept, and so much more is enough for it from wherever it is.
+            Some(used.min(taken.saturating_add(limit.spec.most().saturating_mul(2))))
+        };
+        if let Some(fleet) = &shared.rates.fleet {
+            for held in self.held.drain(..) {
+                if let Some(used) = cost(held.limit, held.cost) {
+                    fleet.settle(&held, used);
+                }
+            }
+        }
+        for Taken { from, at } in self.taken.iter_mut().filter_map(Option::take) {
+            let settled = from
+                .limits
+                .iter()
+                .zip(&from.asked)
+                .filter_map(|(&limit, asked)| {
+                    Some(Settled {
+                        key: asked.key,
+                        tag: asked.tag,
+                        spec: asked.spec,
+                        at,
+                        taken: asked.cost,
+                        used: cost(limit, asked.cost)?,
+                    })
+                });
+            let settled: Few<Settled<'_>> = settled.collect();
+            if !settled.is_empty() {
+                let now = tick(shared.clock.now());
+                shared.rates.table.settle(&settled, now);
+            }
+        }
+    }
+
     /// It did not get it after all.
     pub(crate) const fn not_sent(&mut self) {
         self.sent = false;
@@ -169,7 +211,8 @@ fn count(
     let mut refused = Few::new();
     for ((&at, asked), said) in wanted.limits.iter().zip(&wanted.asked).zip(&answer.said) {
         let limit = &shared.rates.limits()[usize::from(at)];
-        let words = || in_words(limit, request, &shared.plan.trusted);
+        let (trusted, hash) = (&shared.plan.trusted, &shared.rates.key_hash);
+        let words = || shared.rates.in_words(limit, request, trusted, hash);
         let key = (asked.key, asked.standing);
         match said {
             Said::Passes { .. } if answer.passes() => {

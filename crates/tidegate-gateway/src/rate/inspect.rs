@@ -10,7 +10,7 @@ use tidegate_store::limits::{Asked, Said};
 
 use super::sample::{Candidate, Sample};
 use super::words::{self, BadKey};
-use super::{Cost, Limit, Rates, here};
+use super::{Limit, Rates, here};
 
 /// An answer: its status, and what it says as JSON.
 pub(crate) type Reply = (StatusCode, Value);
@@ -63,6 +63,12 @@ pub(crate) async fn answer(
             "a key is written as key=PART&key=PART, with absent for a part that a request lacks";
         return problem(StatusCode::BAD_REQUEST, "invalid", detail);
     };
+    // A key may have another limit in its place, and then that is meant.
+    let at = match words::read(&limit.plan, &key) {
+        Ok(parts) => usize::from(rates.overriding(at as u16, &parts)),
+        Err(_) => at,
+    };
+    let limit = &rates.limits[at];
     if limit.plan.fleet.is_some() {
         return rates.answer_for_fleet(at, question, &key, now).await;
     }
@@ -174,6 +180,8 @@ impl Rates {
 
     /// As what requests meet the limit: in applications that enforce it, in those that do not, or in both.
     fn standings(&self, at: usize) -> impl Iterator<Item = Standing> {
+        let instead = self.limits[at].plan.instead.as_ref();
+        let at = instead.map_or(at, |instead| instead.of);
         let met = self.met.iter().flatten();
         let met = met
             .flat_map(|met| &met.0)
@@ -240,10 +248,7 @@ impl Limit {
 
     /// What a request costs that says nothing else.
     const fn usual_cost(&self) -> u64 {
-        match self.plan.cost {
-            Cost::Fixed(cost) => cost,
-            Cost::Header { otherwise, .. } => otherwise,
-        }
+        self.plan.cost.usual()
     }
 }
 

@@ -11,8 +11,11 @@ mod fleet;
 pub(crate) mod inspect;
 mod plan;
 mod sample;
+mod token;
+mod who;
 mod words;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::IntErrorKind;
 use std::sync::Arc;
@@ -33,9 +36,13 @@ pub use self::fleet::{FLEET_KEYS_MAX, FleetMode, FleetPlan, Sharing};
 use self::fleet::{Fleet, Wants};
 pub(crate) use self::fleet::{FleetTally, LimitTally};
 pub use self::plan::{
-    Absent, Cost, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
+    Absent, Cost, Instead, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, NetworkPlan,
+    RatePlan, Stage,
 };
 use self::sample::Sample;
+pub use self::token::{BadTokenKeys, TokenKeys, TokenPlan};
+pub(crate) use self::who::Bearer;
+use self::who::{ApiKeys, KeyHash, Who};
 use self::words::Words;
 use crate::classify::Malformed;
 use crate::cohort;
@@ -53,6 +60,9 @@ pub struct Rates {
     table: LimitTable,
     /// What a request that lacks a part of a key meets where that is denied.
     deny: Arc<Spec>,
+    who: Who,
+    /// For limits of this node.
+    key_hash: KeyHash,
     /// Those that hold over all gateways.
     fleet: Option<Fleet>,
 }
@@ -66,6 +76,8 @@ pub(crate) struct Limit {
     keys: RateKeys,
     /// The keys that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
     shadow_keys: RateKeys,
+    /// The limits that hold in place of this one, by the keys that they do so for, hashed with the process's secret.
+    overrides: HashMap<u128, u16>,
     /// Who is refused, by requests.
     refused: Sample,
     /// Who spends, by tokens.
@@ -118,6 +130,7 @@ pub(crate) struct Asked<'r> {
     pub(crate) route_name: &'r str,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) conn: &'r Conn,
+    pub(crate) bearer: &'r Bearer,
     /// The user whose session it is, once that is known.
     pub(crate) uid: Option<&'r str>,
 }
@@ -130,7 +143,8 @@ impl Rates {
         getrandom::fill(&mut bytes).expect("the system has random bytes once it is up");
         let secret = RateSecret::new(bytes);
         let limits = plan.rates.limits.iter();
-        let limits: Vec<Limit> = limits.map(|limit| Limit::new(limit, &secret)).collect();
+        let mut limits: Vec<Limit> = limits.map(|limit| Limit::new(limit, &secret)).collect();
+        override_some(&mut limits);
         let met = |app: &AppPlan| -> Vec<Met> {
             let routes = app.routes.iter();
             routes
@@ -144,6 +158,8 @@ impl Rates {
             met: plan.apps.iter().map(met).collect(),
             table: table(&limits, plan.rates.keys_max),
             deny: Arc::new(Spec::Deny),
+            who: Who::new(&plan.rates, clock),
+            key_hash: KeyHash::new(bytes),
             limits,
             fleet: sharing.and_then(|sharing| Fleet::start(&plan.rates, sharing, clock)),
         }
@@ -192,8 +208,12 @@ impl Rates {
         let client = asked.client(trusted);
         for &(at, standing) in met {
             let limit = &self.limits[usize::from(at)];
+            let api_keys = self.key_hash.api_keys(limit, asked.headers);
+            let (parts, complete) = limit.parts(asked, client, &self.who, &api_keys);
+            let parts = &parts[..limit.plan.key.len()];
+            let at = self.overriding(at, parts);
+            let limit = &self.limits[usize::from(at)];
             let mut spec = &limit.spec;
-            let (parts, complete) = limit.parts(asked, client);
             match limit.plan.absent {
                 Absent::Skip if !complete => continue,
                 Absent::Deny if !complete => spec = &self.deny,
@@ -202,13 +222,37 @@ impl Rates {
             wanted.limits.push(at);
             wanted.asked.push(limits::Asked {
                 tag: here(),
-                key: limit.keys_in(standing).key(&parts[..limit.plan.key.len()]),
+                key: limit.keys_in(standing).key(parts),
                 spec,
                 cost: limit.cost(asked, &ignored),
                 standing,
             });
         }
         wanted
+    }
+
+    /// The place of the limit that holds for this key of limit `at`.
+    fn overriding(&self, at: u16, parts: &[Part<'_>]) -> u16 {
+        let limit = &self.limits[usize::from(at)];
+        if limit.overrides.is_empty() {
+            return at;
+        }
+        let key = limit.keys.key(parts);
+        limit.overrides.get(&key).copied().unwrap_or(at)
+    }
+
+    /// The key that a request has in a limit, in words; with API keys hashed by `key_hash`.
+    fn in_words(
+        &self,
+        limit: &Limit,
+        asked: &Asked<'_>,
+        trusted: &[IpNet],
+        key_hash: &KeyHash,
+    ) -> Words {
+        let api_keys = key_hash.api_keys(limit, asked.headers);
+        let client = asked.client(trusted);
+        let (parts, _) = limit.parts(asked, client, &self.who, &api_keys);
+        words::written(&limit.plan, &parts)
     }
 
     /// The same of limits of the fleet.
@@ -224,22 +268,18 @@ impl Rates {
         let client = asked.client(trusted);
         for &(at, standing) in met {
             let limit = &self.limits[usize::from(at)];
-            let (parts, complete) = limit.parts(asked, client);
+            let api_keys = wants.key_hash().api_keys(limit, asked.headers);
+            let (parts, complete) = limit.parts(asked, client, &self.who, &api_keys);
             if !complete && limit.plan.absent == Absent::Skip {
                 continue;
             }
             let deny = !complete && limit.plan.absent == Absent::Deny;
             let parts = &parts[..limit.plan.key.len()];
+            let at = self.overriding(at, parts);
             wants.add(at, standing, parts, limit.cost(asked, &ignored), deny);
         }
         wants
     }
-}
-
-/// The key that a request has in a limit, in words.
-fn in_words(limit: &Limit, asked: &Asked<'_>, trusted: &[IpNet]) -> Words {
-    let (parts, _) = limit.parts(asked, asked.client(trusted));
-    words::written(&limit.plan, &parts)
 }
 
 fn table(limits: &[Limit], keys_max: usize) -> LimitTable {
@@ -247,10 +287,36 @@ fn table(limits: &[Limit], keys_max: usize) -> LimitTable {
     LimitTable::counting(LimitTablePlan::for_keys(keys_max as u64), &specs)
 }
 
+/// Whether `key` is one of the limit `plan`: its parts in their order, constants left out, `None` for one that a request lacks.
+///
+/// # Errors
+///
+/// Why it is none, in words.
+pub fn check_key(plan: &LimitPlan, key: &[Option<String>]) -> Result<(), String> {
+    let read = words::read(plan, key);
+    read.map(drop).map_err(|bad| bad.to_string())
+}
+
+/// Notes which limits hold in place of others, and for which of their keys.
+fn override_some(limits: &mut [Limit]) {
+    for place in 0..limits.len() {
+        let Some(Instead { of, key, .. }) = limits[place].plan.instead.clone() else {
+            continue;
+        };
+        let limit = &mut limits[of];
+        if let Ok(parts) = words::read(&limit.plan, &key) {
+            let key = limit.keys.key(&parts);
+            limit.overrides.insert(key, place as u16);
+        }
+    }
+}
+
 fn met_at(plan: &RatePlan, stage: Stage, app: &AppPlan, route: &RoutePlan) -> MetAt {
     let limits = plan.limits.iter().enumerate();
     let (mut of_fleet, of_node): (Vec<_>, Vec<_>) = limits
         .filter(|(_, limit)| limit.stage == stage && limit.applies_to(app, route))
+        // Those are met through what they hold in place of.
+        .filter(|(_, limit)| limit.instead.is_none())
         .partition(|(_, limit)| limit.fleet.is_some());
     of_fleet.sort_by_key(|(_, limit)| std::cmp::Reverse(limit.key.len()));
     let standing = |limits: Vec<(usize, &LimitPlan)>| -> Box<[(u16, Standing)]> {
@@ -278,6 +344,7 @@ impl Limit {
             keys: secret.limit(&plan.name),
             shadow_keys: secret.limit(&shadow_name(&plan.name)),
             plan: plan.clone(),
+            overrides: HashMap::new(),
             refused: Sample::default(),
             spent: Sample::default(),
         }
@@ -291,14 +358,26 @@ impl Limit {
     }
 
     /// What the request is counted by, and whether no part is missing.
-    fn parts<'a>(&'a self, asked: &Asked<'a>, client: IpAddr) -> ([Part<'a>; KEY_PARTS_MAX], bool) {
+    fn parts<'a>(
+        &'a self,
+        asked: &Asked<'a>,
+        client: IpAddr,
+        who: &'a Who,
+        api_keys: &'a ApiKeys,
+    ) -> ([Part<'a>; KEY_PARTS_MAX], bool) {
         let mut parts = [Part::Absent; KEY_PARTS_MAX];
         let mut complete = true;
-        for (part, plan) in parts.iter_mut().zip(&self.plan.key) {
+        for (place, (part, plan)) in parts.iter_mut().zip(&self.plan.key).enumerate() {
             let found = match plan {
                 KeyPart::Client { v4, v6 } => {
                     let lengths = PrefixLengths::new(*v4, *v6).unwrap_or_default();
                     Some(Part::Address(Prefix::of(client, lengths)))
+                }
+                KeyPart::Network => who.network(client).map(Part::Network),
+                KeyPart::ApiKey(_) => api_keys.at(place).map(Part::ApiKey),
+                KeyPart::Claim(name) => {
+                    let said = who.claim(asked.bearer, asked.headers, name);
+                    said.map(|said| Part::Claim(said.as_bytes()))
                 }
                 KeyPart::Session => asked.uid.map(|uid| Part::Identity(uid.as_bytes())),
                 KeyPart::Header(name) => asked.trusted_header(name).map(Part::Header),
@@ -313,25 +392,28 @@ impl Limit {
 
     fn cost(&self, asked: &Asked<'_>, ignored: impl Fn(Malformed)) -> u64 {
         let (name, otherwise) = match &self.plan.cost {
-            Cost::Fixed(cost) => return *cost,
             Cost::Header { name, otherwise } => (name, *otherwise),
+            cost => return cost.usual(),
         };
         let Some(said) = asked.trusted_header(name) else {
             return otherwise;
         };
-        let cost = str::from_utf8(said)
-            .ok()
-            .map(str::trim)
-            .map(str::parse::<u64>);
-        let cost = cost.and_then(|cost| match cost {
-            // More than there is a number for is still a cost, and more than any limit has.
-            Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(u64::MAX),
-            cost => cost.ok(),
-        });
-        cost.unwrap_or_else(|| {
+        tokens(said).unwrap_or_else(|| {
             ignored(Malformed::Cost);
             otherwise
         })
+    }
+
+    /// What the request has really cost by the head of its answer; `None` if that says nothing.
+    fn cost_by_answer(&self, headers: &HeaderMap, ignored: impl Fn(Malformed)) -> Option<u64> {
+        let Cost::Response { name, .. } = &self.plan.cost else {
+            return None;
+        };
+        let cost = tokens(headers.get(name)?.as_bytes());
+        if cost.is_none() {
+            ignored(Malformed::Cost);
+        }
+        cost
     }
 }
 
@@ -351,6 +433,15 @@ impl<'r> Asked<'r> {
         }
         let last = self.headers.get_all(name).iter().next_back()?;
         Some(last.as_bytes())
+    }
+}
+
+/// A cost in words.
+fn tokens(said: &[u8]) -> Option<u64> {
+    match str::from_utf8(said).ok()?.trim().parse::<u64>() {
+        // More than there is a number for is still a cost, and more than any limit has.
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(u64::MAX),
+        cost => cost.ok(),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Rate limits as they are configured.
 
 use http::HeaderName;
+use ipnet::IpNet;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Algorithm, Rate, Spec};
 
 use super::fleet::FleetPlan;
+use super::token::TokenPlan;
 use crate::plan::{AppPlan, Mode, RoutePlan};
 
 /// The most limits of one gateway.
@@ -20,6 +22,8 @@ impl Default for RatePlan {
             limits: Vec::new(),
             keys_max: 1,
             nodes: 1,
+            networks: Vec::new(),
+            tokens: None,
         }
     }
 }
@@ -34,6 +38,19 @@ pub struct RatePlan {
     pub keys_max: usize,
     /// Gateways that share the limits of the fleet, at most and as far as is known, 1 or more.
     pub nodes: u32,
+    /// Networks that have names.
+    pub networks: Vec<NetworkPlan>,
+    /// Whose tokens say who asks, if any do.
+    pub tokens: Option<TokenPlan>,
+}
+
+/// A network, or several that count as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkPlan {
+    /// Its name.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
 }
 
 /// One rate limit.
@@ -63,6 +80,19 @@ pub struct LimitPlan {
     pub stage: Stage,
     /// How it holds over all gateways; `None` for a limit of this node alone.
     pub fleet: Option<FleetPlan>,
+    /// Whose limit it is and in place of which other; `None` for one that stands for itself.
+    pub instead: Option<Instead>,
+}
+
+/// In place of which limit another one holds for one of its keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instead {
+    /// That limit's place in the plan.
+    pub of: usize,
+    /// Its name.
+    pub name: String,
+    /// The key, as [`check_key`](super::check_key) takes it.
+    pub key: Vec<Option<String>>,
 }
 
 /// What a request costs.
@@ -77,6 +107,13 @@ pub enum Cost {
         /// For a stranger's request, or one without the header.
         otherwise: u64,
     },
+    /// As many as the application says in this header of its answer, `reserve` until then and when it says nothing.
+    Response {
+        /// The header.
+        name: HeaderName,
+        /// What is taken before the request is sent.
+        reserve: u64,
+    },
 }
 
 /// A part of what a limit counts by.
@@ -89,8 +126,14 @@ pub enum KeyPart {
         /// 0 to 128.
         v6: u8,
     },
+    /// The named network that the client is in.
+    Network,
     /// The user whose session it is.
     Session,
+    /// The API key that the client shows in this header.
+    ApiKey(HeaderName),
+    /// What the client's token says under this name.
+    Claim(String),
     /// A header of a trusted peer.
     Header(HeaderName),
     /// The route.
@@ -119,6 +162,19 @@ pub enum Stage {
     Known,
 }
 
+impl Cost {
+    /// What a request costs that says nothing else.
+    pub const fn usual(&self) -> u64 {
+        match *self {
+            Self::Fixed(cost)
+            | Self::Header {
+                otherwise: cost, ..
+            }
+            | Self::Response { reserve: cost, .. } => cost,
+        }
+    }
+}
+
 impl LimitPlan {
     /// Whether requests for this route of this application meet it.
     pub fn applies_to(&self, app: &AppPlan, route: &RoutePlan) -> bool {
@@ -138,7 +194,12 @@ impl LimitPlan {
 impl KeyPart {
     /// Whether a request may lack it.
     pub const fn may_be_absent(&self) -> bool {
-        matches!(self, Self::Session | Self::Header(_))
+        match self {
+            Self::Network | Self::Session | Self::Header(_) | Self::ApiKey(_) | Self::Claim(_) => {
+                true
+            }
+            Self::Client { .. } | Self::Route | Self::Constant(_) => false,
+        }
     }
 
     /// Whether it has to be said whose key is meant.
@@ -150,7 +211,10 @@ impl KeyPart {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Client { .. } => "client".to_owned(),
+            Self::Network => "network".to_owned(),
             Self::Session => "session".to_owned(),
+            Self::ApiKey(name) => format!("hash of {name}"),
+            Self::Claim(name) => format!("claim {name}"),
             Self::Header(name) => format!("header {name}"),
             Self::Route => "route".to_owned(),
             Self::Constant(text) => format!("\"{text}\""),

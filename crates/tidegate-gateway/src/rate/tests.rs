@@ -24,6 +24,7 @@ pub(super) fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
         standing: Standing::Enforced,
         stage: Stage::Edge,
         fleet: None,
+        instead: None,
     }
 }
 
@@ -34,6 +35,8 @@ fn rates(plan: &LimitPlan) -> Rates {
         limits,
         met: Vec::new(),
         deny: Arc::new(Spec::Deny),
+        who: Who::new(&RatePlan::default(), Clock::start()),
+        key_hash: KeyHash::new([7; 16]),
         fleet: None,
     }
 }
@@ -67,6 +70,7 @@ fn wanted<'r>(
         route_name: "checkout",
         headers: &headers,
         conn,
+        bearer: &Bearer::default(),
         uid,
     };
     let trusted = ["10.0.0.0/8".parse().unwrap()];
@@ -144,4 +148,27 @@ fn of_a_header_that_is_there_twice_the_nearest_proxy_has_the_last_word() {
     let plain = wanted(&rates, &proxy, &[("x-tenant", "b")], None);
 
     assert_eq!(forged[0].key, plain[0].key);
+}
+
+#[test]
+fn an_api_key_counts_as_its_hash_whoever_shows_it_and_no_key_as_none() {
+    let key = vec![KeyPart::ApiKey(HeaderName::from_static("x-key"))];
+    let rates = rates(&limit(key.clone(), Absent::Skip));
+    let stranger = conn("203.0.113.9", false);
+    let of = |headers: &[(&'static str, &'static str)]| {
+        wanted(&rates, &stranger, headers, None)
+            .first()
+            .map(|it| it.key)
+    };
+
+    let one = of(&[("x-key", "secret-one")]).unwrap();
+
+    assert_ne!(one, of(&[("x-key", "secret-two")]).unwrap());
+    assert_eq!(
+        one,
+        of(&[("x-key", "secret-one"), ("x-key", "other")]).unwrap()
+    );
+    assert_eq!((of(&[]), of(&[("x-key", "")])), (None, None));
+    let raw = rates.limits[0].keys.key(&[Part::ApiKey(b"secret-one")]);
+    assert_ne!(one, raw, "what is hashed for the state is a hash already");
 }

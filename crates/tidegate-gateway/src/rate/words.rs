@@ -28,6 +28,11 @@ pub(crate) enum BadKey {
     /// A client is no address.
     #[error("\"{0}\" is no address of a client, such as 203.0.113.7")]
     Address(String),
+    /// An API key, or something else that is no hash of one.
+    #[error(
+        "\"{0}…\" is no hash of an API key, which has 32 digits; `tidegate limit top` shows them"
+    )]
+    ApiKey(String),
     /// The network is of another size than those that the limit counts.
     #[error("the limit counts networks of /{counted}, and /{given} is another size")]
     Bits { counted: u8, given: String },
@@ -94,6 +99,16 @@ fn part_of<'w>(plan: &'w KeyPart, word: Option<&'w str>) -> Result<Part<'w>, Bad
             let lengths = PrefixLengths::new(*v4, *v6).unwrap_or_default();
             Ok(Part::Address(Prefix::of(address, lengths)))
         }
+        (KeyPart::Network, Some(word)) => Ok(Part::Network(word)),
+        (KeyPart::ApiKey(_), Some(word)) => {
+            let is_hash = word.len() == 32 && word.bytes().all(|it| it.is_ascii_hexdigit());
+            match is_hash {
+                true => Ok(Part::ApiKey(word.as_bytes())),
+                // It may be the key itself, which is nothing to say again.
+                false => Err(BadKey::ApiKey(word.chars().take(2).collect())),
+            }
+        }
+        (KeyPart::Claim(_), Some(word)) => Ok(Part::Claim(word.as_bytes())),
         (KeyPart::Session, Some(word)) => Ok(Part::Identity(word.as_bytes())),
         (KeyPart::Header(_), Some(word)) => Ok(Part::Header(word.as_bytes())),
         (KeyPart::Route, Some(word)) => Ok(Part::Route(word)),

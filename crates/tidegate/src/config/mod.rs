@@ -96,7 +96,7 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 }
 
 /// The tables of a configuration.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 14] = [
     "listen",
     "admin",
     "trust",
@@ -107,6 +107,8 @@ const TABLES: [&str; 12] = [
     "sidecar",
     "dependency",
     "limit",
+    "network",
+    "tokens",
     "rls",
     "app",
 ];

@@ -1,23 +1,23 @@
 //! Rate limits: `[[limit]]`.
 
 mod fleet;
+mod key;
+mod overrides;
+mod who;
 
 use http::HeaderName;
 use tidegate_core::rate::set::{LIMITS_MAX, Standing};
 use tidegate_core::rate::{Algorithm, Rate, Spec, SpecError};
 use tidegate_gateway::plan::AppPlan;
 use tidegate_gateway::rate::{
-    Absent, Cost, KEY_PARTS_MAX, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
+    Absent, Cost, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
 };
 
-use super::keys::rates::{LIMIT, LIMIT_COST, LIMIT_KEY, LIMIT_KEY_CLIENT, TOKENS_MAX};
+use super::keys::rates::{LIMIT, LIMIT_COST, TOKENS_MAX};
 use super::name::Names;
 use super::problem::Problems;
 use super::section::{Section, closest};
-use super::tree::{Node, Value};
-
-/// The longest constant part of a key, in bytes.
-const CONSTANT_LEN_MAX: usize = 256;
+use super::tree::Value;
 
 /// What limits refer to.
 pub(crate) struct Around<'a> {
@@ -32,11 +32,24 @@ pub(crate) struct Around<'a> {
     pub(crate) nodes: u32,
 }
 
+/// What keys of limits refer to.
+struct Named {
+    networks: bool,
+    tokens: bool,
+}
+
 /// The limits at `[[limit]]`.
 pub(crate) fn rates(root: &Section<'_>, around: &Around<'_>, problems: &Problems) -> RatePlan {
+    let networks = who::networks(root, problems);
+    let tokens = who::tokens(root, problems);
+    let named = Named {
+        networks: !networks.is_empty(),
+        tokens: tokens.is_some(),
+    };
     let nodes = root.sections("limit", "[[limit]]");
     let mut names = Names::reserving("", "limit");
     let mut limits = Vec::new();
+    let mut instead = Vec::new();
     if nodes.len() > LIMITS_CONFIGURED_MAX {
         root.refuse(
             "limit",
@@ -48,20 +61,39 @@ pub(crate) fn rates(root: &Section<'_>, around: &Around<'_>, problems: &Problems
         return RatePlan::default();
     }
     for node in nodes {
-        let section = Section::new("[[limit]]", node, LIMIT, &[], problems);
+        let section = Section::new("[[limit]]", node, LIMIT, &["override"], problems);
         let name = section.text("name");
         names.take(&section, name);
-        limits.push(limit(&section, name, around, problems));
+        let limit = limit(&section, name, around, &named, problems);
+        let overrides = overrides::Overrides {
+            section: &section,
+            of: limits.len(),
+            limit: &limit,
+            around,
+        };
+        instead.extend(overrides.read(&mut names, problems));
+        limits.push(limit);
     }
+    limits.extend(instead);
+    overrides::refuse_too_many(root, limits.len());
     refuse_too_many(root, &limits, around.apps);
+    who::refuse_unused(root, &limits);
     RatePlan {
         limits,
         keys_max: root.count("limit_keys_max") as usize,
         nodes: around.nodes,
+        networks,
+        tokens,
     }
 }
 
-fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Problems) -> LimitPlan {
+fn limit(
+    section: &Section<'_>,
+    name: &str,
+    around: &Around<'_>,
+    named: &Named,
+    problems: &Problems,
+) -> LimitPlan {
     let algorithm = algorithm(section);
     let rate = rate(section);
     let spec = rate.and_then(|rate| spec(section, algorithm, rate));
@@ -69,7 +101,7 @@ fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Prob
     if let Some(spec) = spec {
         refuse_too_dear(section, &spec, &cost);
     }
-    let key = key(section, problems, around);
+    let key = key::key(section, problems, around, named);
     let apps = apps(section, around.apps);
     let fleet = fleet::fleet(section, rate, spec, around);
     LimitPlan {
@@ -90,6 +122,7 @@ fn limit(section: &Section<'_>, name: &str, around: &Around<'_>, problems: &Prob
         },
         stage: stage(section, &key),
         fleet,
+        instead: None,
         key,
     }
 }
@@ -169,31 +202,59 @@ fn cost(section: &Section<'_>, problems: &Problems, around: &Around<'_>) -> Cost
         }
         Value::Table(_) => {
             let table = Section::new("cost of [[limit]]", node, LIMIT_COST, &[], problems);
-            let name = header(&table, table.text("header"));
-            refuse_unheard(section, "cost", around);
-            let otherwise = u64::from(table.count("otherwise"));
-            match name {
-                Some(name) => Cost::Header { name, otherwise },
-                None => Cost::Fixed(1),
-            }
+            let cost = cost_by_header(section, &table, around);
+            cost.unwrap_or(Cost::Fixed(1))
         }
         _ => {
             section.refuse(
                 "cost",
                 format!("`cost` is {}, but takes a number or a header", node.kind()),
-                "write cost = 5, or cost = { header = \"X-Cost\" }",
+                "write cost = 5, cost = { header = \"X-Cost\" } or cost = { response_header = \"X-Cost\" }",
             );
             Cost::Fixed(1)
         }
     }
 }
 
+/// What a header says, of the request or of its answer.
+fn cost_by_header(section: &Section<'_>, table: &Section<'_>, around: &Around<'_>) -> Option<Cost> {
+    let by_answer = table.has("response_header");
+    if by_answer == table.has("header") {
+        section.refuse(
+            "cost",
+            "`cost` is said by one header, of the request or of its answer",
+            "write one of header and response_header, as in cost = { response_header = \"X-Cost\", reserve = 5 }",
+        );
+        return None;
+    }
+    let (unused, fix) = match by_answer {
+        true => (
+            "otherwise",
+            "write reserve, which is taken until the answer says more",
+        ),
+        false => (
+            "reserve",
+            "write otherwise, which is what a request costs that says nothing",
+        ),
+    };
+    if table.has(unused) {
+        table.refuse(unused, format!("`{unused}` has no effect here"), fix);
+    }
+    let tokens = |key| table.count_if_set(key).map_or(1, u64::from);
+    if by_answer {
+        let name = header(table, "response_header")?;
+        let reserve = tokens("reserve");
+        return Some(Cost::Response { name, reserve });
+    }
+    refuse_unheard(section, "cost", around);
+    let name = header(table, "header")?;
+    let otherwise = tokens("otherwise");
+    Some(Cost::Header { name, otherwise })
+}
+
 /// A cost that is above what there ever is would refuse every request.
 fn refuse_too_dear(section: &Section<'_>, spec: &Spec, cost: &Cost) {
-    let usual = match cost {
-        Cost::Fixed(cost) => *cost,
-        Cost::Header { otherwise, .. } => *otherwise,
-    };
+    let usual = cost.usual();
     if let Err(error) = spec.fits(usual)
         && section.sound(&["cost", "rate", "burst", "algorithm"])
     {
@@ -205,149 +266,16 @@ fn refuse_too_dear(section: &Section<'_>, spec: &Spec, cost: &Cost) {
     }
 }
 
-fn key(section: &Section<'_>, problems: &Problems, around: &Around<'_>) -> Vec<KeyPart> {
-    const CLIENT: KeyPart = KeyPart::Client { v4: 32, v6: 64 };
-    let Some(node) = section.node("key") else {
-        return vec![CLIENT];
-    };
-    let Value::List(items) = &node.value else {
-        section.refuse(
-            "key",
-            format!("`key` is {}, but takes a list", node.kind()),
-            "write key = [\"client\"], say; key = [] counts all requests together",
-        );
-        return Vec::new();
-    };
-    if items.len() > KEY_PARTS_MAX {
-        section.refuse(
-            "key",
-            format!("`key` has {} parts", items.len()),
-            format!("write at most {KEY_PARTS_MAX}"),
-        );
-        return Vec::new();
-    }
-    let mut parts: Vec<KeyPart> = Vec::new();
-    for item in items {
-        let part = match &item.value {
-            Value::Text(text) => match text.as_str() {
-                "client" => Some(CLIENT),
-                "session" => Some(KeyPart::Session),
-                "route" => Some(KeyPart::Route),
-                other => {
-                    unknown_part(section, item, other);
-                    None
-                }
-            },
-            Value::Table(_) => table_part(section, item, problems, around),
-            _ => {
-                unknown_part(section, item, item.kind());
-                None
-            }
-        };
-        let Some(part) = part else { continue };
-        if part == KeyPart::Session && !around.sessions {
-            section.refuse_item(
-                "key",
-                &item.origin,
-                "the part \"session\" needs sessions, and there are none",
-                "add a section [sessions], or count by another part",
-            );
-        }
-        if parts.contains(&part) {
-            section.refuse_item(
-                "key",
-                &item.origin,
-                "this part is in `key` twice",
-                "remove one of them",
-            );
-        }
-        parts.push(part);
-    }
-    parts
-}
-
-fn unknown_part(section: &Section<'_>, item: &Node, found: &str) {
-    let names = ["client", "session", "route", "header", "constant"];
-    let fix = match closest(found, names.into_iter()) {
-        Some("header") => "write { header = \"X-Tenant\" }, say".to_owned(),
-        Some("constant") => "write { constant = \"all\" }, say".to_owned(),
-        Some(name) => format!("did you mean \"{name}\"?"),
-        None => "write \"client\", \"session\", \"route\", { client = { v4 = 24, v6 = 48 } }, \
-                 { header = \"X-Tenant\" } or { constant = \"all\" }"
-            .to_owned(),
-    };
-    section.refuse_item(
-        "key",
-        &item.origin,
-        format!("`{found}` is no part of a key"),
-        fix,
-    );
-}
-
-/// A part that is more than its name.
-fn table_part(
-    section: &Section<'_>,
-    item: &Node,
-    problems: &Problems,
-    around: &Around<'_>,
-) -> Option<KeyPart> {
-    let table = Section::new("key of [[limit]]", item, LIMIT_KEY, &[], problems);
-    let set: Vec<_> = LIMIT_KEY.iter().filter(|key| table.has(key.name)).collect();
-    if set.len() != 1 {
-        section.refuse_item(
-            "key",
-            &item.origin,
-            format!("a part of a key is one thing, not {}", set.len()),
-            "write one of client, header and constant in each pair of braces",
-        );
-        return None;
-    }
-    match set[0].name {
-        "header" => {
-            refuse_unheard(section, "key", around);
-            header(&table, table.text("header")).map(KeyPart::Header)
-        }
-        "constant" => {
-            let text = table.text("constant");
-            if text.len() > CONSTANT_LEN_MAX {
-                table.refuse(
-                    "constant",
-                    format!("a constant of {} bytes", text.len()),
-                    format!("write at most {CONSTANT_LEN_MAX}"),
-                );
-            }
-            Some(KeyPart::Constant(text.to_owned()))
-        }
-        _ => {
-            let node = table.node("client")?;
-            if !matches!(node.value, Value::Table(_)) {
-                // Says so.
-                table.table("client");
-                return None;
-            }
-            let client = Section::new(
-                "client in key of [[limit]]",
-                node,
-                LIMIT_KEY_CLIENT,
-                &[],
-                problems,
-            );
-            Some(KeyPart::Client {
-                v4: client.count("v4") as u8,
-                v6: client.count("v6") as u8,
-            })
-        }
-    }
-}
-
-fn header(table: &Section<'_>, text: &str) -> Option<HeaderName> {
-    if !table.sound(&["header"]) {
+/// The name of a header at `key`.
+fn header(table: &Section<'_>, key: &'static str) -> Option<HeaderName> {
+    let text = table.text(key);
+    if !table.sound(&[key]) {
         return None;
     }
     let name = text.parse::<HeaderName>().ok();
     if name.is_none() {
         table.refuse(
-            "header",
+            key,
             format!("`{text}` is no header name"),
             "write letters, digits and '-', such as \"X-Tenant\"",
         );
@@ -461,7 +389,7 @@ fn refuse_too_many(root: &Section<'_>, limits: &[LimitPlan], apps: &[AppPlan]) {
         for route in &app.routes {
             let met = limits
                 .iter()
-                .filter(|limit| limit.applies_to(app, route))
+                .filter(|limit| limit.instead.is_none() && limit.applies_to(app, route))
                 .count();
             if met > LIMITS_MAX {
                 root.refuse(

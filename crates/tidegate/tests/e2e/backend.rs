@@ -37,6 +37,7 @@ impl Backend {
     /// - `/flood/N` with N bytes of the [`pattern`],
     /// - `/hold` once it has been released,
     /// - `/half` with half of a body, and once it has been released with the end of the connection,
+    /// - `/cost/N` with a header that says N,
     /// - everything else with the request's head.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -133,9 +134,13 @@ fn serve(stream: &TcpStream, arrived: &Sender<()>, hold: &Hold) {
                 _ => head,
             };
             let mut out = stream;
+            let cost = match path.strip_prefix("/cost/") {
+                Some(cost) => format!("x-cost: {cost}\r\n"),
+                None => String::new(),
+            };
             write!(
                 out,
-                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+                "HTTP/1.1 200 OK\r\n{cost}content-length: {}\r\n\r\n{body}",
                 body.len()
             )
         };

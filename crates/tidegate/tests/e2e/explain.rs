@@ -5,6 +5,11 @@ use crate::process::{TempDir, output};
 const SHOP: &str = "[[app]]\nname = \"shop\"\nupstream = \"http://127.0.0.1:8000\"\n\
     [[app.route]]\nname = \"checkout\"\npath = \"/checkout/**\"\nmethods = [\"POST\"]\nclass = \"critical\"\n\
     session = \"required\"\nsession_fields = [\"cart\"]\n\
+    dependency = [\"fraud\", \"mail\"]\n\
+    [[dependency]]\nname = \"fraud\"\nconcurrency = 8\nrate = \"100/s\"\n\
+    [[dependency]]\nname = \"mail\"\nconcurrency = 2\n\
+    [[limit]]\nname = \"user\"\nrate = \"10/min\"\nkey = [\"session\", \"route\"]\nabsent = \"skip\"\nscope = \"fleet\"\n\
+    [[limit.override]]\nname = \"tester\"\nkey = [\"anna\", \"checkout\"]\nrate = \"99/min\"\n\
     [store]\nurls = [\"redis://10.0.0.5\", \"redis://10.0.0.6\"]\nmode = \"cluster\"\n\
     [sessions]\nkey_file = \"/k\"\ntiers = { gold = \"critical\" }\n\
     [sessions.durability]\nsign-in = \"redo + wait(1, 50ms) fail\"\n";
@@ -35,6 +40,11 @@ fn a_request_is_explained_down_to_what_its_writes_can_lose() {
         "while the store is away: refused with 503 store_away",
         "store        the cluster of 10.0.0.5:6379 10.0.0.6:6379; waited for at most 8ms",
         "fields       cart (as tidegate-attr-cart)",
+        "limits       user: 10/min with a burst of 10, for each user of a session and route (does not apply without); \
+         once it is known whose session it is; over all gateways, lease, and without the store each goes on with its part",
+        "tester: 99/min with a burst of 99, in place of user for anna checkout; once",
+        "calls        fraud: one of its 8 calls at once and 100/s with a burst of 100, for as long as",
+        "\n             mail: one of its 2 calls at once, for as long as the request is inside; 503 dependency_full",
         "  sign-in: sign-ins and other changes of id\n    durability  redo + wait(1, 50ms) fail\n    \
          loses when  the primary and the 1 replica",
         "never unreported",
@@ -59,6 +69,7 @@ fn a_class_may_come_from_the_path_a_header_or_the_session() {
     .unwrap();
     assert!(page.contains("class        background"), "{page}");
     let page = explain("GET /a", &[]).unwrap();
+    assert!(!page.contains("calls  "), "{page}");
     assert!(
         page.contains("signed-in with the session of a user, critical in tier gold"),
         "{page}"

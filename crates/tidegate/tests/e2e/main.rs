@@ -18,6 +18,7 @@ mod languages;
 mod limit_command;
 mod limits;
 mod limits_fleet;
+mod limits_who;
 mod metrics;
 mod process;
 mod rls;

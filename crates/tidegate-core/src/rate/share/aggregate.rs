@@ -211,6 +211,12 @@ impl Reporter {
         self.returned = self.returned.saturating_add(tokens);
     }
 
+    /// Takes `tokens` whether they are there or not: what has been used already cannot be refused.
+    pub fn charge(&mut self, now: Tick, tokens: u64) {
+        owe(&self.whole, &mut self.known, now, i128::from(tokens));
+        self.spent = self.spent.saturating_add(tokens);
+    }
+
     /// Whole tokens that are there, as far as is known here.
     pub fn remaining(&self, now: Tick) -> u64 {
         self.whole.remaining(&self.known, now)
@@ -399,6 +405,18 @@ mod tests {
         one.take(Tick(100_000), 1);
         flush(&mut one, &mut tally, 100_000);
         assert_eq!(one.remaining(Tick(100_000)), 39);
+    }
+
+    #[test]
+    fn what_was_used_beyond_what_was_taken_is_owed_and_reported() {
+        let (mut one, mut tally) = (reporter(1), tally());
+        assert_eq!(one.take(Tick(0), 40), Verdict::Passed);
+
+        one.charge(Tick(0), 90);
+
+        assert_eq!(one.take(Tick(0), 1), Verdict::Short { wait_us: 310_000 });
+        assert_eq!(flush(&mut one, &mut tally, 0).spent, 130);
+        assert_eq!(one.take(Tick(0), 1), Verdict::Short { wait_us: 310_000 });
     }
 
     #[test]

@@ -83,6 +83,21 @@ impl Divided {
         }
     }
 
+    /// Takes `tokens` whether they are there or not: what has been used already cannot be refused. Leaves at most as much
+    /// debt as the part's burst.
+    pub fn charge(
+        &self,
+        state: &mut Option<PartState>,
+        following: &Following,
+        now: Tick,
+        tokens: u64,
+    ) {
+        if let Some((spec, mut here)) = self.here(state.as_ref(), following, now) {
+            spec.charge(&mut here.bucket, now, tokens);
+            *state = Some(here);
+        }
+    }
+
     /// Whole tokens that are there.
     pub fn remaining(&self, state: Option<&PartState>, following: &Following, now: Tick) -> u64 {
         self.here(state, following, now)
@@ -255,6 +270,27 @@ mod tests {
         // Half a token was left, and one comes each 80 ms.
         assert_eq!(later, Verdict::Short { wait_us: 40_000 });
         assert_eq!(node.take(12 * SECOND, 13), Verdict::Never);
+    }
+
+    #[test]
+    fn what_was_used_beyond_what_was_taken_is_owed_up_to_a_burst_of_the_part() {
+        let mut node = Node::of(10);
+        assert_eq!(node.divided.most(&node.following, Tick(12 * SECOND)), 10);
+        assert_eq!(node.take(12 * SECOND, 4), Verdict::Passed);
+
+        let now = Tick(12 * SECOND);
+        node.divided
+            .charge(&mut node.bucket, &node.following, now, 8);
+
+        // Two are owed, and one comes each 100 ms.
+        assert_eq!(
+            node.take(12 * SECOND, 1),
+            Verdict::Short { wait_us: 300_000 }
+        );
+        node.divided
+            .charge(&mut node.bucket, &node.following, now, u64::MAX);
+        let later = Verdict::Short { wait_us: 1_100_000 };
+        assert_eq!(node.take(12 * SECOND, 1), later);
     }
 
     #[test]

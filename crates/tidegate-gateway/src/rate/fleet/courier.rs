@@ -229,8 +229,8 @@ impl Inner {
                 tag: tag_of(it.key),
                 spec: &it.spec,
                 at: it.at,
-                taken: it.tokens,
-                used: 0,
+                taken: it.taken,
+                used: it.used,
             })
             .collect();
         let done = self.store.settle(&settled, CALL).await;

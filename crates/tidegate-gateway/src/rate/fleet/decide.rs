@@ -14,6 +14,7 @@ use tidegate_store::limits::{Asked, Said};
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, timeout_at};
 
+use super::super::who::KeyHash;
 use super::counts::{Called, Without};
 use super::parts::Keys;
 use super::plan::FleetMode;
@@ -48,7 +49,7 @@ pub(crate) struct Held {
     /// The limit's place in the plan.
     pub(crate) limit: u16,
     key: u128,
-    cost: u64,
+    pub(crate) cost: u64,
     by: By,
 }
 
@@ -80,6 +81,11 @@ impl Wants {
             keys: fleet.keys(),
             list: Vec::with_capacity(room),
         }
+    }
+
+    /// What API keys are hashed with.
+    pub(crate) fn key_hash(&self) -> &KeyHash {
+        &self.keys.key_hash
     }
 
     /// What is wanted of limit number `limit`.
@@ -170,29 +176,46 @@ impl Fleet {
 
     /// Gives back what a request was given that comes to nothing.
     pub(crate) fn give_back(&self, held: &Held) {
+        self.settle(held, 0);
+    }
+
+    /// Settles what a request was given, of which it has `used` so much: fewer tokens than it was given, or more.
+    pub(crate) fn settle(&self, held: &Held, used: u64) {
+        if used == held.cost {
+            return;
+        }
         let inner = &*self.inner;
         let limit = inner.limit(held.limit);
-        if let By::Store(at) = held.by {
+        let now = inner.now();
+        let mut at_store = match held.by {
+            By::Store(at) => Some((at, held.cost, used)),
+            By::Seat | By::Apart | By::Nothing => None,
+        };
+        let mut shard = inner.table.shard(held.key);
+        let shard = &mut *shard;
+        if let Some(seat) = shard.seats.get_mut(&held.key) {
+            let following = inner.parts.following();
+            if used < held.cost {
+                seat.give_back(limit, &following, held.by, now, held.cost - used);
+            } else if !seat.charge(limit, &following, held.by, now, used - held.cost) {
+                at_store = Some((now, 0, used - held.cost));
+            }
+            drop(following);
+            inner.speak(held.key, seat, &mut shard.rng, now);
+        } else if held.by == By::Seat {
+            inner.counts.lost(1);
+        }
+        if let Some((at, taken, used)) = at_store {
             let it = Return {
                 key: held.key,
                 spec: Arc::clone(&limit.spec),
                 at,
-                tokens: held.cost,
+                taken,
+                used,
             };
-            if held.cost > 0 && !inner.post.give_back(it) {
+            if !inner.post.give_back(it) {
                 inner.counts.lost(1);
             }
-        }
-        let now = inner.now();
-        let mut shard = inner.table.shard(held.key);
-        let shard = &mut *shard;
-        match shard.seats.get_mut(&held.key) {
-            Some(seat) => {
-                seat.give_back(limit, &inner.parts.following(), held.by, now, held.cost);
-                inner.speak(held.key, seat, &mut shard.rng, now);
-            }
-            None if held.by == By::Seat => inner.counts.lost(1),
-            None => {}
         }
     }
 }

@@ -12,6 +12,8 @@ use tidegate_core::rate::share::following::{Following, Part};
 use tidegate_store::limits::{Dividing, RedisLimits};
 use tidegate_store::{Call, RateKeys, RateSecret, StoreError};
 
+use super::super::who::KeyHash;
+
 /// How long a node is a member after it has said so.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// How often it says so.
@@ -33,6 +35,8 @@ pub(super) struct Keys {
     secret: [u8; 16],
     /// Whether all nodes have it. Until the store has said so, nobody is asked.
     pub(super) are_shared: bool,
+    /// By what API keys are, before that.
+    pub(super) key_hash: KeyHash,
     /// By limit: enforced, and in the shadow.
     limits: Vec<[RateKeys; 2]>,
 }
@@ -119,6 +123,7 @@ impl Keys {
         Self {
             secret,
             are_shared,
+            key_hash: KeyHash::new(secret),
             limits: names
                 .iter()
                 .map(|names| names.each_ref().map(|name| hashed.limit(name)))

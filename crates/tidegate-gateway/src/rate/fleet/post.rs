@@ -25,13 +25,14 @@ pub(super) struct Letter {
     pub(super) message: Message,
 }
 
-/// Tokens that were taken in the store and not used.
+/// Tokens that were taken in the store, of which fewer or more were used.
 #[derive(Clone, Debug)]
 pub(super) struct Return {
     pub(super) key: u128,
     pub(super) spec: Arc<Spec>,
     pub(super) at: Tick,
-    pub(super) tokens: u64,
+    pub(super) taken: u64,
+    pub(super) used: u64,
 }
 
 /// What is to be sent together.
@@ -71,7 +72,7 @@ impl Post {
         Ok(())
     }
 
-    /// Takes tokens that go back; false when there are too many.
+    /// Takes tokens that go back, or are charged; false when there are too many.
     pub(super) fn give_back(&self, it: Return) -> bool {
         let mut queues = self.lock();
         if queues.returns.len() >= RETURNS_MAX {

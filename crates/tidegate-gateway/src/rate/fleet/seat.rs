@@ -356,6 +356,39 @@ impl Seat {
         }
     }
 
+    /// Takes `tokens` more than were spent out of `by`, whether they are there or not. False if that is for the store.
+    pub(super) fn charge(
+        &mut self,
+        limit: &Limit,
+        parts: &Following,
+        by: By,
+        now: Tick,
+        tokens: u64,
+    ) -> bool {
+        let bucket = limit.bucket.as_ref();
+        let divided = bucket.and_then(|it| it.divided.as_ref());
+        match (by, &mut self.way) {
+            (By::Seat, Way::Shared { .. } | Way::Lease(_)) => return false,
+            (By::Seat, Way::Aggregate(reporter)) => reporter.charge(now, tokens),
+            (By::Seat, Way::Divided(state)) => {
+                if let Some(divided) = divided {
+                    divided.charge(state, parts, now, tokens);
+                }
+            }
+            (By::Apart, _) => {
+                if let (Some(state), Some(part)) = (&mut self.alone, bucket.and_then(|it| it.alone))
+                {
+                    part.charge(state, now, tokens);
+                } else if let Some(divided) = divided {
+                    divided.charge(&mut self.apart, parts, now, tokens);
+                }
+            }
+            // The caller has it settled there.
+            (By::Store(_), _) | (By::Nothing, _) => {}
+        }
+        true
+    }
+
     /// What to send to the store now, if anything.
     pub(super) fn message(&mut self, now: Tick, rng: &mut Rng) -> Option<Message> {
         let message = match &mut self.way {

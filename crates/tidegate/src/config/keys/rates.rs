@@ -25,12 +25,12 @@ pub(crate) const LIMIT: &[Key] = &[
     ),
     key(
         "cost",
-        Written("whole number, 1 to 1000000000, or { header = … }"),
+        Written("whole number, 1 to 1000000000, or a table"),
         Is("1"),
     ),
     key(
         "key",
-        Written("list of \"client\", \"session\", \"route\" and tables"),
+        Written("list of \"client\", \"network\", \"session\", \"route\" and tables"),
         Is("client"),
     ),
     key(
@@ -63,15 +63,47 @@ pub(crate) const LIMIT: &[Key] = &[
     key("edge", Switch, Follows("true unless the key has session")),
 ];
 
+/// Another limit for one key.
+pub(crate) const LIMIT_OVERRIDE: &[Key] = &[
+    key("name", Text("name"), Required),
+    key("key", Texts("parts of a key"), Each(&[])),
+    key("rate", Text("number / period"), Required),
+    key(
+        "burst",
+        Count {
+            min: 1,
+            max: TOKENS_MAX,
+        },
+        Follows("the number in rate"),
+    ),
+];
+
 pub(crate) const LIMIT_COST: &[Key] = &[
-    key("header", Text("header name"), Required),
+    key(
+        "header",
+        Text("header name"),
+        Unset("one of header and response_header is needed"),
+    ),
+    key(
+        "response_header",
+        Text("header name"),
+        Unset("one of header and response_header is needed"),
+    ),
+    key(
+        "reserve",
+        Count {
+            min: 0,
+            max: TOKENS_MAX,
+        },
+        Unset("1, with response_header"),
+    ),
     key(
         "otherwise",
         Count {
             min: 0,
             max: TOKENS_MAX,
         },
-        Is("1"),
+        Unset("1, with header"),
     ),
 ];
 
@@ -79,10 +111,32 @@ pub(crate) const LIMIT_COST: &[Key] = &[
 pub(crate) const LIMIT_KEY: &[Key] = &[
     key("client", Table("v4 and v6"), Unset("another part")),
     key("header", Text("header name"), Unset("another part")),
+    key("api_key", Text("header name"), Unset("another part")),
+    key("claim", Text("name of a claim"), Unset("another part")),
     key("constant", Text("any text"), Unset("another part")),
 ];
 
 pub(crate) const LIMIT_KEY_CLIENT: &[Key] = &[
     key("v4", Count { min: 0, max: 32 }, Is("32")),
     key("v6", Count { min: 0, max: 128 }, Is("64")),
+];
+
+pub(crate) const NETWORK: &[Key] = &[
+    key("name", Text("name"), Required),
+    key("addresses", Texts("networks"), Each(&[])),
+];
+
+pub(crate) const TOKENS: &[Key] = &[
+    key("key_file", Text("path of a file"), Required),
+    key("header", Text("header name"), Is("Authorization")),
+    key("issuer", Text("any text"), Unset("anybody's")),
+    key("audience", Text("any text"), Unset("anybody's")),
+    key(
+        "leeway",
+        Span {
+            min: "0s",
+            max: "10m",
+        },
+        Is("30s"),
+    ),
 ];

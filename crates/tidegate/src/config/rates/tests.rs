@@ -71,6 +71,53 @@ fn keys_costs_and_stages_are_what_they_are_written_as() {
     assert_eq!(limits[1].routes, ["other"]);
 }
 
+#[test]
+fn who_asks_and_what_an_answer_costs_are_what_they_are_written_as() {
+    let text = "[[network]]\nname = \"office\"\naddresses = [\"198.51.100.0/24\"]\n\
+        [tokens]\nkey_file = \"/k.jwks\"\nissuer = \"i\"\nleeway = \"0s\"\n\
+        [[limit]]\nname = \"a\"\nrate = \"100/s\"\nabsent = \"skip\"\n\
+        key = [\"network\", { api_key = \"X-Key\" }, { claim = \"sub\" }]\n\
+        cost = { response_header = \"X-Cost\" }\n";
+    let plan = plan(&format!("{MINIMAL}{text}"));
+    let (limit, tokens) = (&plan.rates.limits[0], plan.rates.tokens.unwrap());
+
+    let KeyPart::ApiKey(header) = &limit.key[1] else {
+        panic!("{limit:?}")
+    };
+    assert_eq!(header, "x-key");
+    assert_eq!(limit.key[0], KeyPart::Network);
+    assert_eq!(limit.key[2], KeyPart::Claim("sub".to_owned()));
+    assert!(matches!(&limit.cost, Cost::Response { name, reserve: 1 } if name == "x-cost"));
+    assert_eq!(limit.stage, Stage::Edge);
+    assert_eq!(plan.rates.networks[0].addresses.len(), 1);
+    assert_eq!(
+        (tokens.header.as_str(), tokens.issuer.as_deref()),
+        ("authorization", Some("i"))
+    );
+    assert!(tokens.leeway.is_zero() && tokens.audience.is_none());
+}
+
+#[test]
+fn an_override_is_another_limit_for_one_key() {
+    let text = "[[limit]]\nname = \"all\"\nrate = \"10/min\"\nshadow = true\n\
+        [[limit.override]]\nname = \"one\"\nkey = [\"192.0.2.1\"]\nrate = \"20/min\"\nburst = 5\n\
+        [[limit]]\nname = \"other\"\nrate = \"1/s\"\n";
+    let limits = limits(text);
+
+    let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
+    assert_eq!(names, ["all", "other", "one"]);
+    let instead = limits[2].instead.as_ref().unwrap();
+    assert_eq!((instead.of, instead.name.as_str()), (0, "all"));
+    assert_eq!(instead.key, [Some("192.0.2.1".to_owned())]);
+    assert_eq!(
+        (limits[2].spec.most(), limits[2].standing),
+        (5, Standing::Shadow)
+    );
+    let summary = Summary(&setup(&format!("{MINIMAL}{text}"))).to_string();
+    let line = "one: 20/min with a burst of 5, in place of all for 192.0.2.1";
+    assert!(summary.contains(line), "{summary}");
+}
+
 /// Keys of a limit, and what is said of them: the message and the help have these words.
 const UNSOUND: &[(&str, &str, &str)] = &[
     ("rate = \"10\"", "is no rate", "\"100/s\""),
@@ -140,6 +187,97 @@ const UNSOUND: &[(&str, &str, &str)] = &[
         "rate = \"1/s\"\nkey = [{ client = 3 }]",
         "is a table, not a whole number",
         "client = {",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"network\"]\nabsent = \"skip\"",
+        "there are none",
+        "[[network]]",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ claim = \"sub\" }]\nabsent = \"skip\"",
+        "nothing says by which keys",
+        "[tokens]",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ api_key = \"x y\" }]\nabsent = \"skip\"",
+        "is no header name",
+        "letters",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ api_key = \"x\" }]",
+        "may lack a part",
+        "absent",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"api_key\"]",
+        "is no part of a key",
+        "{ api_key =",
+    ),
+    (
+        "rate = \"1/s\"\n[[network]]\nname = \"n\"\naddresses = [\"10.0.0.0/8\"]",
+        "no limit counts by \"network\"",
+        "key = [\"network\"]",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"network\"]\nabsent = \"skip\"\n[[network]]\nname = \"n\"",
+        "a network of 0 addresses",
+        "addresses =",
+    ),
+    (
+        "rate = \"1/s\"\n[tokens]\nkey_file = \"/k\"",
+        "no limit counts by a claim",
+        "claim",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ claim = \"sub\" }]\nabsent = \"skip\"\n[tokens]\nkey_file = \"/\"",
+        "names no file",
+        "tokens.jwks",
+    ),
+    (
+        "rate = \"1/s\"\ncost = {}",
+        "by one header",
+        "response_header",
+    ),
+    (
+        "rate = \"1/s\"\ncost = { response_header = \"x\", otherwise = 2 }",
+        "`otherwise` has no effect",
+        "reserve",
+    ),
+    (
+        "rate = \"5/s\"\ncost = { response_header = \"x\", reserve = 6 }",
+        "a cost of 6 never passes",
+        "burst = 6",
+    ),
+    (
+        "rate = \"1/s\"\n[[limit.override]]\nname = \"o\"\nkey = [\"here\"]\nrate = \"1/s\"",
+        "no key of l: \"here\" is no address",
+        "limit show",
+    ),
+    (
+        "rate = \"1/s\"\n[[limit.override]]\nname = \"o\"\nrate = \"1/s\"",
+        "give 1 of them, not 0",
+        "their order",
+    ),
+    (
+        "rate = \"1/s\"\n[[limit.override]]\nname = \"l\"\nkey = [\"192.0.2.1\"]\nrate = \"1/s\"",
+        "a second limit is called \"l\"",
+        "name of its own",
+    ),
+    (
+        "rate = \"1/s\"\nkey = []\n[[limit.override]]\nname = \"o\"\nrate = \"2/s\"",
+        "counts all requests together",
+        "write a key",
+    ),
+    (
+        "rate = \"5/s\"\ncost = 5\n[[limit.override]]\nname = \"o\"\nkey = [\"192.0.2.1\"]\nrate = \"2/s\"",
+        "a cost of 5 never passes",
+        "burst = 5",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ api_key = \"x\" }]\nabsent = \"skip\"\n\
+         [[limit.override]]\nname = \"o\"\nkey = [\"k\"]\nrate = \"2/s\"",
+        "cannot be written down",
+        "header",
     ),
     (
         "rate = \"1/s\"\nkey = [{}]",
@@ -251,8 +389,15 @@ fn what_each_mode_promises_is_printed_for_the_gateways_that_there_should_be() {
     );
     let divided = said("rate = \"100/s\"\nmode = \"divided\"");
     assert!(
-        divided.contains("at one of 10 gateways at most 19 in any s"),
+        divided.contains("at one of 10 gateways at most 19 in any s; after a start its first token comes 100ms later"),
         "{divided}"
+    );
+    let slow = said("rate = \"10/day\"\nmode = \"divided\"");
+    assert!(
+        slow.contains(
+            "warning: parts begin empty, so after each start or roll-out nobody passes for 1day;"
+        ),
+        "{slow}"
     );
     let reported = said("rate = \"100/s\"\nmode = \"aggregate\"\non_store_loss = \"closed\"");
     assert!(

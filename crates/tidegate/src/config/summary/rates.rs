@@ -75,6 +75,14 @@ impl fmt::Display for Said<'_> {
             Algorithm::Bucket => {}
             other => write!(f, " by a {}", other.name())?,
         }
+        if let Some(instead) = &limit.instead {
+            let key = instead
+                .key
+                .iter()
+                .map(|part| part.as_deref().unwrap_or("-"));
+            let key: Vec<&str> = key.collect();
+            return write!(f, ", in place of {} for {}", instead.name, key.join(" "));
+        }
         let parts: Vec<String> = limit.key.iter().map(part).collect();
         if parts.is_empty() {
             write!(f, ", all together")?;
@@ -98,6 +106,12 @@ impl fmt::Display for Said<'_> {
                     ", a request costs what a trusted peer says in {name}, else {otherwise}"
                 )
             }
+            Cost::Response { name, reserve } => {
+                write!(
+                    f,
+                    ", a request costs {reserve}, or what its answer says in {name}"
+                )
+            }
         }
     }
 }
@@ -105,7 +119,10 @@ impl fmt::Display for Said<'_> {
 fn part(part: &KeyPart) -> String {
     match part {
         KeyPart::Client { v4, v6 } => format!("client (IPv4 /{v4}, IPv6 /{v6})"),
+        KeyPart::Network => "named network".to_owned(),
         KeyPart::Session => "user of a session".to_owned(),
+        KeyPart::ApiKey(name) => format!("API key in {name}"),
+        KeyPart::Claim(name) => format!("claim {name} of a token"),
         KeyPart::Header(name) => format!("value of {name}"),
         KeyPart::Route => "route".to_owned(),
         KeyPart::Constant(text) => format!("\"{text}\""),

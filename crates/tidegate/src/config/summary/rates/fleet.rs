@@ -9,6 +9,8 @@ use tidegate_gateway::rate::{FleetMode, FleetPlan, LimitPlan};
 
 /// What is asked for, as a multiple of the rate, where a bound depends on it.
 const OFFERED: u64 = 10;
+/// A wait after a start, in microseconds, that is worth a warning when it is longer.
+const START_US_MAX: u64 = 1_000_000;
 /// For a report and its answer to arrive, in microseconds.
 const DELAY_US: u64 = 8_000;
 
@@ -58,7 +60,8 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
         }
         FleetMode::Divided => match divided::one_node(whole, nodes, period_us) {
             Ok(one) => format!(
-                "divided: the same together, and at one of {nodes} gateways at most {one} in any {words}"
+                "divided: the same together, and at one of {nodes} gateways at most {one} in any {words}; {}",
+                start(limit.rate, nodes)
             ),
             Err(error) => format!("divided: not among {nodes} gateways, {error}"),
         },
@@ -75,6 +78,21 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
                 span(plan.every_us)
             )
         }
+    }
+}
+
+/// What a start costs where gateways have parts: they begin empty.
+fn start(rate: Rate, nodes: u32) -> String {
+    let first_us =
+        (u128::from(nodes) * u128::from(rate.period_us)).div_ceil(rate.tokens.max(1).into());
+    let first_us = u64::try_from(first_us).unwrap_or(u64::MAX);
+    // To the millisecond: who waits does not count finer.
+    let wait = span(first_us.div_ceil(1_000).saturating_mul(1_000));
+    match first_us {
+        0..=START_US_MAX => format!("after a start its first token comes {wait} later"),
+        _ => format!(
+            "warning: parts begin empty, so after each start or roll-out nobody passes for {wait}; mode = \"lease\" has no such wait"
+        ),
     }
 }
 
