@@ -10,6 +10,7 @@ pub mod bulkhead;
 mod codel;
 pub mod deadline;
 pub mod facts;
+pub mod health;
 pub mod journal;
 pub mod limit;
 pub mod queue;
