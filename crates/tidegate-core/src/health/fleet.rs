@@ -1,0 +1,307 @@
+//! All nodes together, once a tick: what each of them is told, and what those are told who let requests in.
+//!
+//! [`Fleet::report`] takes in what a node says, [`Fleet::tick`] decides. A second is a tick.
+
+use std::time::Duration;
+
+use super::capacity::{Load, median};
+use super::correlation::{Shared, Tally, Trail};
+use super::decision::Decision;
+use super::guard::{self, Case, Hold, Ruling};
+use super::headroom::{Headroom, Readings};
+use super::node::{Context, Input, Memory};
+use super::settings::Settings;
+use super::spare::{Share, Spare};
+use super::state::{State, Transition};
+use crate::time::Mono;
+
+/// The most nodes there are in a fleet.
+pub const NODES_MAX: usize = 4096;
+/// A node that has not been heard of for so long is no longer one of the fleet.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// Admission is never told to let in less than this part.
+const ADMISSION_MIN: f64 = 0.1;
+
+/// A node, by a number that its caller chose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// What a node says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// What it has left.
+    pub readings: Readings,
+    /// What it does, if that is measured.
+    pub load: Option<Load>,
+    /// Whether sessions live in its heap.
+    pub keeps_sessions: bool,
+}
+
+/// The fleet is full, and a node that is not known cannot join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetFull;
+
+impl std::fmt::Display for FleetFull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a fleet has at most {NODES_MAX} nodes")
+    }
+}
+
+impl std::error::Error for FleetFull {}
+
+/// Why weights follow capacity alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Freeze {
+    /// The guard keeps somebody in.
+    Guard(Hold),
+    /// More than half of what the fleet can do is stressed.
+    Stressed,
+    /// Many became worse in the same way.
+    Dependency,
+}
+
+/// What a tick says of the whole fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pulse {
+    /// What there is to spare.
+    pub spare: Spare,
+    /// Why moving load from node to node does not help now, if so. The pressure goes to admission.
+    pub freeze: Option<Freeze>,
+    /// What many nodes suffer from together.
+    pub shared: Option<Shared>,
+    /// Which part of the usual admission should let in what it lets in, 0.1 to 1: below 1 only while weights are frozen.
+    pub admission: f64,
+    /// Nodes there are, and nodes heard of among them.
+    pub nodes: usize,
+    /// Nodes that are heard of.
+    pub heard: usize,
+    /// Nodes that are out.
+    pub out: usize,
+}
+
+struct Entry {
+    id: NodeId,
+    report: Report,
+    heard: Mono,
+    memory: Memory,
+    trail: Trail,
+    tick: Tick,
+}
+
+/// What is only of interest during a tick.
+struct Tick {
+    is_news: bool,
+    headroom: Headroom,
+    before: Memory,
+    turn: Option<Transition>,
+}
+
+impl Entry {
+    const fn input(&self) -> Input {
+        Input {
+            headroom: self.tick.headroom,
+            is_news: self.tick.is_news,
+            load: self.report.load,
+            keeps_sessions: self.report.keeps_sessions,
+        }
+    }
+}
+
+/// The fleet.
+pub struct Fleet {
+    settings: Settings,
+    /// In the order of their ids.
+    entries: Vec<Entry>,
+    shared: Option<Shared>,
+    median: Option<f64>,
+    // Room to work in, so that a tick allocates nothing.
+    numbers: Vec<f64>,
+    cases: Vec<Case>,
+    order: Vec<usize>,
+    rulings: Vec<Ruling>,
+}
+
+impl Fleet {
+    /// A fleet without nodes.
+    pub const fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            entries: Vec::new(),
+            shared: None,
+            median: None,
+            numbers: Vec::new(),
+            cases: Vec::new(),
+            order: Vec::new(),
+            rulings: Vec::new(),
+        }
+    }
+
+    /// How its nodes are judged.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes in what `node` says at `now`. A node that is not known joins; where others have their parts of the traffic
+    /// already, it begins with a tenth of their median.
+    pub fn report(&mut self, now: Mono, node: NodeId, report: Report) -> Result<(), FleetFull> {
+        match self.entries.binary_search_by_key(&node, |it| it.id) {
+            Ok(at) => {
+                let entry = &mut self.entries[at];
+                entry.report = report;
+                entry.heard = now;
+                entry.tick.is_news = true;
+                Ok(())
+            }
+            Err(_) if self.entries.len() == NODES_MAX => Err(FleetFull),
+            Err(at) => {
+                let memory = Memory::joining(self.median);
+                let tick = Tick {
+                    is_news: true,
+                    headroom: report.readings.headroom(now),
+                    before: memory,
+                    turn: None,
+                };
+                let entry = Entry {
+                    id: node,
+                    report,
+                    heard: now,
+                    memory,
+                    trail: Trail::default(),
+                    tick,
+                };
+                self.entries.insert(at, entry);
+                Ok(())
+            }
+        }
+    }
+
+    /// `node` has left, and is not one of the fleet any more.
+    pub fn forget(&mut self, node: NodeId) {
+        self.entries.retain(|entry| entry.id != node);
+    }
+
+    /// What is remembered of `node`.
+    pub fn memory(&self, node: NodeId) -> Option<&Memory> {
+        let at = self.entries.binary_search_by_key(&node, |it| it.id).ok()?;
+        Some(&self.entries[at].memory)
+    }
+
+    /// Decides on every node at `now`, into `decisions` in the order of their ids.
+    pub fn tick(&mut self, now: Mono, decisions: &mut Vec<Decision>) -> Pulse {
+        decisions.clear();
+        self.entries
+            .retain(|entry| now.since(entry.heard) <= FORGOTTEN_AFTER);
+        self.observe(now);
+        self.rule(now);
+        let freeze = self.freeze();
+        let mut context = Context {
+            ruling: Ruling::In,
+            is_frozen: freeze.is_some(),
+            median: self.median,
+            top: 0.0,
+        };
+        for (entry, &ruling) in self.entries.iter_mut().zip(&self.rulings) {
+            entry.memory.draw(&Context { ruling, ..context });
+            context.top = context.top.max(entry.memory.pull.rps.unwrap_or(0.0));
+        }
+        for (entry, &ruling) in self.entries.iter_mut().zip(&self.rulings) {
+            let (input, turn) = (entry.input(), entry.tick.turn);
+            let context = Context { ruling, ..context };
+            let outcome = entry.memory.settle(now, &input, &context, turn);
+            entry.tick.is_news = false;
+            decisions.push(Decision {
+                at: now,
+                node: entry.id,
+                input,
+                before: entry.tick.before,
+                context,
+                outcome,
+            });
+        }
+        self.pulse(freeze)
+    }
+
+    /// Each node by itself, and what many have in common.
+    fn observe(&mut self, now: Mono) {
+        let mut tally = Tally::default();
+        self.numbers.clear();
+        for entry in &mut self.entries {
+            entry.tick.headroom = entry.report.readings.headroom(now);
+            entry.tick.before = entry.memory;
+            let input = entry.input();
+            entry.tick.turn = entry.memory.observe(&self.settings, now, &input);
+            tally.count(&entry.trail, &entry.tick.headroom);
+            entry.trail.push(&entry.tick.headroom);
+            if entry.memory.is_heard() {
+                let estimate = entry.memory.estimate;
+                self.numbers.extend(estimate.map(|it| it.rps));
+            }
+        }
+        self.shared = Shared::next(self.shared, now, &tally);
+        self.median = median(&mut self.numbers);
+    }
+
+    fn rule(&mut self, now: Mono) {
+        self.cases.clear();
+        let mut offered = 0.0;
+        for entry in &self.entries {
+            let input = entry.input();
+            self.cases.push(entry.memory.case(now, &input, self.median));
+            offered += entry.memory.offered(now, &input, self.median);
+        }
+        guard::rule(
+            &self.cases,
+            offered,
+            self.shared.is_some(),
+            &mut self.order,
+            &mut self.rulings,
+        );
+    }
+
+    fn freeze(&self) -> Option<Freeze> {
+        if self.shared.is_some() {
+            return Some(Freeze::Dependency);
+        }
+        let held = self.rulings.iter().filter_map(|ruling| ruling.hold());
+        if let Some(hold) = held.into_iter().find(|hold| hold.is_guard()) {
+            return Some(Freeze::Guard(hold));
+        }
+        let (mut stressed, mut all) = (0.0, 0.0);
+        for case in &self.cases {
+            all += case.capacity;
+            if matches!(case.state, State::Stressed | State::Saturated) {
+                stressed += case.capacity;
+            }
+        }
+        (stressed > all / 2.0).then_some(Freeze::Stressed)
+    }
+
+    fn pulse(&self, freeze: Option<Freeze>) -> Pulse {
+        let shares = self.entries.iter().filter_map(|entry| {
+            let left = entry.memory.evidence.left?;
+            (!entry.memory.is_out()).then_some(Share {
+                used: 1.0 - left,
+                capacity: entry.memory.capacity(self.median),
+            })
+        });
+        let target = self.settings.target_used;
+        let spare = Spare::of(shares, target);
+        let admission = match (freeze, spare.utilisation) {
+            (Some(_), Some(used)) if used > target => (target / used).max(ADMISSION_MIN),
+            _ => 1.0,
+        };
+        let count = |is: fn(&Memory) -> bool| {
+            let those = self.entries.iter().filter(|entry| is(&entry.memory));
+            those.count()
+        };
+        Pulse {
+            spare,
+            freeze,
+            shared: self.shared,
+            admission,
+            nodes: self.entries.len(),
+            heard: count(Memory::is_heard),
+            out: count(Memory::is_out),
+        }
+    }
+}
