@@ -5,6 +5,7 @@
 //! sessions of a user, the ends of sessions; and whether a call to a dependency is to be made now.
 //! `src/api/openapi.json` describes it.
 
+pub mod agent;
 mod api;
 mod counts;
 mod drain;
