@@ -1,0 +1,212 @@
+//! What an application tells of itself when it is asked.
+//!
+//! Every question has one bound in time for all of it, from the connection to the last byte, and one in bytes; nothing
+//! is ever followed to another place. A question without an answer is an error with its reason: an application that
+//! does not answer is not one that is idle, and not one that is full either.
+
+mod apache;
+mod fastcgi;
+mod gunicorn;
+mod http;
+mod jmx;
+mod names;
+mod page;
+mod php_fpm;
+mod prometheus;
+mod puma;
+mod tomcat;
+
+pub use http::{Login, Url, UrlError};
+pub use php_fpm::FpmStatus;
+
+use std::io;
+use std::time::Duration;
+
+use tidegate_core::health::Dimension;
+use tidegate_core::time::Mono;
+
+use self::apache::Apache;
+use self::gunicorn::Gunicorn;
+use self::http::Client;
+use self::php_fpm::PhpFpm;
+use self::prometheus::Prometheus;
+use self::puma::Puma;
+use self::tomcat::Tomcat;
+use super::sight::{Blank, Sight};
+
+/// Longest time for everything that is asked of an application in one look, unless told otherwise.
+pub const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Bytes of one answer. The metrics of a large application are some hundreds of kilobytes.
+const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// How an application is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asking {
+    /// A page of metrics in Prometheus's text format.
+    Prometheus(Url),
+    /// Tomcat's manager, at its root, such as `http://127.0.0.1:8081/manager`.
+    Tomcat(Url, Option<Login>),
+    /// PHP-FPM's status.
+    PhpFpm(FpmStatus),
+    /// Puma's control server, with its token in the query.
+    Puma(Url),
+    /// Apache's `mod_status`, such as `http://127.0.0.1/server-status`.
+    Apache(Url),
+    /// What gunicorn sends to this address of a statsd.
+    Gunicorn(std::net::SocketAddr),
+}
+
+/// What readings are held against where the application names no limit of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budgets {
+    /// Milliseconds that a request may wait for a connection of a pool.
+    pub pool_wait_ms: f64,
+    /// The share of time that collections of garbage may take.
+    pub gc_share: f64,
+    /// Milliseconds that an event loop may be late.
+    pub lag_ms: f64,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            pool_wait_ms: 100.0,
+            gc_share: 0.10,
+            lag_ms: 100.0,
+        }
+    }
+}
+
+/// What a probe is told beside where to ask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Workers that the application has, where it does not tell.
+    pub workers: Option<u32>,
+    /// See there.
+    pub budgets: Budgets,
+    /// Longest time for all questions of one look.
+    pub timeout: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            workers: None,
+            budgets: Budgets::default(),
+            timeout: PROBE_TIMEOUT,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    #[error("no answer within {} ms", .0.as_millis())]
+    TooLate(Duration),
+    #[error("it cannot be reached: {0}")]
+    Unreachable(#[source] io::Error),
+    #[error("it answers with status {0}")]
+    Status(u16),
+    #[error("it leads to {0}, which is not followed: ask there")]
+    Elsewhere(String),
+    #[error("its answer is over {0} bytes")]
+    TooLong(usize),
+    #[error("it breaks off: {0}")]
+    Broken(String),
+    #[error("its answer is not as expected: {0}")]
+    Unexpected(String),
+}
+
+/// One application that is asked, with what it said last.
+pub struct Probe {
+    kind: Kind,
+    timeout: Duration,
+}
+
+enum Kind {
+    Prometheus(Prometheus),
+    Tomcat(Box<Tomcat>),
+    PhpFpm(PhpFpm),
+    Puma(Puma),
+    Apache(Apache),
+    Gunicorn(Gunicorn),
+}
+
+impl Probe {
+    /// Ready to ask as `asking` says. What only listens begins to here, and needs a runtime of tokio.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot listen.
+    pub fn new(asking: Asking, terms: Terms) -> io::Result<Self> {
+        let Terms {
+            workers, budgets, ..
+        } = terms;
+        let kind = match asking {
+            Asking::Prometheus(url) => {
+                Kind::Prometheus(Prometheus::new(Client::new(url, None), budgets))
+            }
+            Asking::Tomcat(url, login) => {
+                Kind::Tomcat(Box::new(Tomcat::new(Client::new(url, login), budgets)))
+            }
+            Asking::PhpFpm(status) => Kind::PhpFpm(PhpFpm::new(status, workers)),
+            Asking::Puma(url) => Kind::Puma(Puma::new(Client::new(url, None))),
+            Asking::Apache(url) => Kind::Apache(Apache::new(Client::new(url, None), workers)),
+            Asking::Gunicorn(at) => Kind::Gunicorn(Gunicorn::listen(at, workers)?),
+        };
+        Ok(Self {
+            kind,
+            timeout: terms.timeout,
+        })
+    }
+
+    /// Asks at `now`, and puts what is told behind what is in `sights`. Returns within the timeout.
+    pub async fn look(&mut self, now: Mono, sights: &mut Vec<Sight>) {
+        let asked_of = sights.len();
+        let looking = async {
+            match &mut self.kind {
+                Kind::Prometheus(it) => it.look(now, sights).await,
+                Kind::Tomcat(it) => it.look(now, sights).await,
+                Kind::PhpFpm(it) => it.look(now, sights).await,
+                Kind::Puma(it) => it.look(now, sights).await,
+                Kind::Apache(it) => it.look(now, sights).await,
+                Kind::Gunicorn(it) => {
+                    it.look(now, sights);
+                    Ok(())
+                }
+            }
+        };
+        let done = tokio::time::timeout(self.timeout, looking).await;
+        let Err(error) = done.unwrap_or(Err(ProbeError::TooLate(self.timeout))) else {
+            return;
+        };
+        let (source, dimensions) = self.kind.tells();
+        for &dimension in dimensions {
+            // What was told before it broke off holds.
+            let told = sights[asked_of..]
+                .iter()
+                .any(|sight| sight.signal.dimension == dimension);
+            if !told {
+                let blank = Blank::error(format!("{source}: {error}"));
+                sights.push(Sight::blank(dimension, blank, source, now));
+            }
+        }
+    }
+}
+
+impl Kind {
+    /// What it is called, and what an answer says something about.
+    const fn tells(&self) -> (&'static str, &'static [Dimension]) {
+        match self {
+            Self::Prometheus(_) => ("metrics page", &[Dimension::Threads]),
+            Self::Tomcat(_) => (
+                "Tomcat's manager",
+                &[Dimension::Threads, Dimension::Gc, Dimension::OldGen],
+            ),
+            Self::PhpFpm(_) => ("PHP-FPM's status", &[Dimension::Threads]),
+            Self::Puma(_) => ("Puma's control server", &[Dimension::Threads]),
+            Self::Apache(_) => ("mod_status", &[Dimension::Threads]),
+            Self::Gunicorn(_) => ("gunicorn's statsd", &[Dimension::Threads]),
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Tomcat's manager: threads of each connector from its status, and everything else from its JMX proxy.
+//!
+//! `connectionCount` and `keepAliveCount`, which stand beside the threads, tell nothing: of a Tomcat whose five threads
+//! were all busy with twenty requests, they said that twenty connections were idle.
+
+use tidegate_core::health::Dimension;
+use tidegate_core::time::Mono;
+
+use super::http::{Client, Session, in_query, text};
+use super::jmx::{Bean, beans, part, value};
+use super::names::{is_old, stops_the_world};
+use super::{Budgets, ProbeError};
+use crate::agent::sight::{Blank, Sight};
+
+/// Asks for both: a manager that knows no JSON answers in XML, and one that knows it takes the last word.
+const STATUS: &str = "/status?XML=true&JSON=true";
+const COLLECTORS: &str = "java.lang:type=GarbageCollector,*";
+/// Pools of connections that belong to a context, and those of applications that bring their own.
+const POOLS: [&str; 2] = ["*:type=DataSource,*", "com.zaxxer.hikari:*"];
+/// Collectors that are asked.
+const COLLECTORS_MAX: usize = 4;
+/// Connectors that are looked at.
+const CONNECTORS_MAX: usize = 32;
+/// Looks after which it is found out again what there is to ask: an application may have come.
+const DISCOVERY_LOOKS: u32 = 60;
+
+/// Asks the manager.
+pub(super) struct Tomcat {
+    client: Client,
+    beans: Beans,
+}
+
+/// What is asked of the JMX proxy, and what it said last.
+struct Beans {
+    budgets: Budgets,
+    looks: u32,
+    collectors: Vec<String>,
+    old_pool: Option<String>,
+    /// Which of [`POOLS`] had any.
+    pools: Option<&'static str>,
+    /// When, and the milliseconds that collections had taken by then.
+    last: Option<(Mono, f64)>,
+}
+
+/// The threads of a connector.
+#[derive(Clone, Debug, PartialEq)]
+struct Connector {
+    name: String,
+    busy: f64,
+    most: f64,
+}
+
+/// What a status says.
+#[derive(Debug, Default, PartialEq)]
+struct Status {
+    connectors: Vec<Connector>,
+    old_pool: Option<String>,
+}
+
+impl Tomcat {
+    pub(super) const fn new(client: Client, budgets: Budgets) -> Self {
+        let beans = Beans {
+            budgets,
+            looks: 0,
+            collectors: Vec::new(),
+            old_pool: None,
+            pools: None,
+            last: None,
+        };
+        Self { client, beans }
+    }
+
+    pub(super) async fn look(
+        &mut self,
+        now: Mono,
+        sights: &mut Vec<Sight>,
+    ) -> Result<(), ProbeError> {
+        let Self { client, beans } = self;
+        let mut session = client.connect().await?;
+        let answer = session.get(&client.url().below(STATUS)).await?;
+        let status = Status::parse(text(&answer)?)?;
+        let ours = format!("-{}", client.url().port());
+        for connector in &status.connectors {
+            // The question itself keeps a thread of the connector that it came by.
+            let asking = f64::from(u8::from(connector.name.ends_with(&ours)));
+            let busy = if connector.busy > 0.0 {
+                connector.busy - asking
+            } else {
+                connector.busy
+            };
+            let source = format!("Tomcat's {}", connector.name);
+            sights.push(Sight::of(
+                Dimension::Threads,
+                (busy.max(connector.busy.min(0.0)), connector.most),
+                source,
+                now,
+            ));
+        }
+        let proxy = Proxy {
+            path: client.url().below("/jmxproxy/"),
+            session,
+        };
+        beans.look(proxy, status.old_pool, now, sights).await
+    }
+}
+
+/// The way to the JMX proxy.
+struct Proxy<'a> {
+    path: String,
+    session: Session<'a>,
+}
+
+impl Proxy<'_> {
+    async fn query(&mut self, pattern: &str) -> Result<bytes::Bytes, ProbeError> {
+        self.session
+            .get(&format!("{}?qry={}", self.path, in_query(pattern)))
+            .await
+    }
+
+    async fn attribute(&mut self, bean: &str, attribute: &str) -> Result<bytes::Bytes, ProbeError> {
+        let target = format!("{}?get={}&att={attribute}", self.path, in_query(bean));
+        self.session.get(&target).await
+    }
+}
+
+impl Beans {
+    async fn look(
+        &mut self,
+        mut proxy: Proxy<'_>,
+        old_pool: Option<String>,
+        now: Mono,
+        sights: &mut Vec<Sight>,
+    ) -> Result<(), ProbeError> {
+        let discovers = self.looks.is_multiple_of(DISCOVERY_LOOKS) || self.collectors.is_empty();
+        self.looks = self.looks.wrapping_add(1);
+        if old_pool.is_some() {
+            self.old_pool = old_pool;
+        }
+        if discovers {
+            let answer = proxy.query(COLLECTORS).await?;
+            let found = beans(text(&answer)?);
+            let found = found
+                .iter()
+                .map(|bean| bean.name)
+                .filter(|name| stops_the_world(name));
+            self.collectors = found.take(COLLECTORS_MAX).map(str::to_owned).collect();
+        }
+        let mut spent = None;
+        for collector in &self.collectors {
+            let answer = proxy.attribute(collector, "CollectionTime").await?;
+            let ms: Option<f64> = value(text(&answer)?).and_then(|ms| ms.parse().ok());
+            spent = ms.map(|ms| spent.unwrap_or(0.0) + ms).or(spent);
+        }
+        sights.push(collections(&mut self.last, spent, self.budgets, now));
+        if let Some(pool) = &self.old_pool {
+            let bean = format!("java.lang:name={pool},type=MemoryPool");
+            let answer = proxy.attribute(&bean, "CollectionUsage").await?;
+            sights.push(old_generation(value(text(&answer)?), pool, now));
+        }
+        let begun = sights.len();
+        for pattern in POOLS {
+            if discovers || self.pools == Some(pattern) {
+                let answer = proxy.query(pattern).await?;
+                pools(&beans(text(&answer)?), self.budgets, now, sights);
+                if sights.len() > begun {
+                    self.pools = Some(pattern);
+                    break;
+                }
+            }
+        }
+        if sights.len() == begun {
+            let blank = Blank::unsupported("no pool of connections shows itself by JMX");
+            sights.push(Sight::blank(
+                Dimension::Pool,
+                blank,
+                "Tomcat's JMX proxy",
+                now,
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The share of time that collections took since the last look.
+fn collections(
+    last: &mut Option<(Mono, f64)>,
+    spent: Option<f64>,
+    budgets: Budgets,
+    now: Mono,
+) -> Sight {
+    let source = "CollectionTime";
+    let Some(spent) = spent else {
+        *last = None;
+        let blank = Blank::error("no collector tells how long it took");
+        return Sight::blank(Dimension::Gc, blank, source, now);
+    };
+    let share = last.and_then(|(at, before)| {
+        let since = now.since(at).as_secs_f64() * 1_000.0;
+        (since > 0.0 && spent >= before).then(|| (spent - before) / since)
+    });
+    *last = Some((now, spent));
+    let figures = share
+        .map(|share| (share, budgets.gc_share))
+        .ok_or_else(Blank::first_look);
+    Sight::read(Dimension::Gc, figures, source, now)
+}
+
+/// What a collection left in the old generation. G1 tells zero until it has collected some of it.
+fn old_generation(usage: Option<&str>, pool: &str, now: Mono) -> Sight {
+    let source = format!("CollectionUsage of {pool}");
+    let parts = usage.and_then(|usage| Some((part(usage, "used")?, part(usage, "max")?)));
+    let read = match parts {
+        None => Err(Blank::unsupported(
+            "this pool does not tell what a collection leaves",
+        )),
+        Some((0.0, _)) => Err(Blank::unsupported(
+            "the old generation was not collected yet",
+        )),
+        Some((_, max)) if max <= 0.0 => {
+            Err(Blank::unsupported("the old generation has no largest size"))
+        }
+        Some(figures) => Ok(figures),
+    };
+    Sight::read(Dimension::OldGen, read, source, now)
+}
+
+/// Connections in use, and how long one is waited for, of every pool that says so.
+fn pools(beans: &[Bean<'_>], budgets: Budgets, now: Mono, sights: &mut Vec<Sight>) {
+    // One that brings its own has its size in another bean.
+    let size_elsewhere = beans
+        .iter()
+        .find_map(|bean| bean.number(&["maximumpoolsize"]));
+    for bean in beans {
+        let used = bean.number(&["numactive", "active", "activeconnections"]);
+        let most = bean.number(&["maxtotal", "maxactive"]).or(size_elsewhere);
+        let Some((used, most)) = used.zip(most) else {
+            continue;
+        };
+        let name = short(bean.name);
+        sights.push(Sight::of(
+            Dimension::Pool,
+            (used, most),
+            format!("connections of {name}"),
+            now,
+        ));
+        if let Some(ms) = bean.number(&["meanborrowwaittimemillis"]) {
+            let source = format!("wait for one of {name}");
+            sights.push(Sight::of(
+                Dimension::Pool,
+                (ms, budgets.pool_wait_ms),
+                source,
+                now,
+            ));
+        }
+    }
+}
+
+/// The part of a bean's name that people know it by.
+fn short(bean: &str) -> &str {
+    let parts = bean.split_once(':').map_or(bean, |(_, parts)| parts);
+    let name = parts.split(',').find_map(|part| part.strip_prefix("name="));
+    name.unwrap_or(parts).trim_matches('"')
+}
+
+impl Status {
+    fn parse(answer: &str) -> Result<Self, ProbeError> {
+        let status = match answer.trim_start().as_bytes().first() {
+            Some(b'{') => Self::of_json(answer),
+            Some(b'<') => Some(Self::of_xml(answer)),
+            _ => None,
+        };
+        status
+            .filter(|status| !status.connectors.is_empty())
+            .ok_or_else(|| ProbeError::Unexpected("this is no status of a Tomcat".to_owned()))
+    }
+
+    fn of_json(answer: &str) -> Option<Self> {
+        let answer: serde_json::Value = serde_json::from_str(answer).ok()?;
+        let tomcat = &answer["tomcat"];
+        let connectors = tomcat["connector"]
+            .as_array()?
+            .iter()
+            .take(CONNECTORS_MAX)
+            .map(|connector| {
+                let threads = &connector["threadInfo"];
+                Some(Connector {
+                    name: connector["name"].as_str()?.trim_matches('"').to_owned(),
+                    busy: threads["currentThreadsBusy"].as_f64()?,
+                    most: threads["maxThreads"].as_f64()?,
+                })
+            });
+        let pools = tomcat["jvm"]["memorypool"].as_array().into_iter().flatten();
+        let mut names = pools.filter_map(|pool| pool["name"].as_str());
+        Some(Self {
+            connectors: connectors.collect::<Option<_>>()?,
+            old_pool: names.find(|name| is_old(name)).map(str::to_owned),
+        })
+    }
+
+    /// Far from reading XML: the few attributes of elements that this page is known to have.
+    fn of_xml(answer: &str) -> Self {
+        let mut status = Self::default();
+        let mut connector = None;
+        for element in answer.split('<').skip(1) {
+            if element.starts_with("memorypool ") {
+                let name = attribute(element, "name").filter(|name| is_old(name));
+                status.old_pool = name.map(str::to_owned).or(status.old_pool);
+            } else if element.starts_with("connector ") {
+                connector = attribute(element, "name");
+            } else if element.starts_with("threadInfo ") && status.connectors.len() < CONNECTORS_MAX
+            {
+                let number = |name| attribute(element, name).and_then(|value| value.parse().ok());
+                if let (Some(name), Some(busy), Some(most)) = (
+                    connector.take(),
+                    number("currentThreadsBusy"),
+                    number("maxThreads"),
+                ) {
+                    let name = name.replace("&quot;", "").trim_matches('"').to_owned();
+                    status.connectors.push(Connector { name, busy, most });
+                }
+            }
+        }
+        status
+    }
+}
+
+/// The value of an attribute, in either kind of quotes.
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let (_, behind) = element.split_once(&format!(" {name}="))?;
+    let quote = behind
+        .chars()
+        .next()
+        .filter(|quote| matches!(quote, '\'' | '"'))?;
+    behind[1..].split_once(quote).map(|(value, _)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::health::Validity;
+
+    use super::*;
+
+    const JSON: &str = r#"{"tomcat":{"jvm":{"memorypool":[{"name":"G1 Eden Space"},{"name":"G1 Old Gen"}]},
+        "connector":[{"name":"http-nio-127.0.0.1-18080",
+        "threadInfo":{"maxThreads":5,"currentThreadCount":5,"currentThreadsBusy":3},"requestInfo":{}}]}}"#;
+    const XML: &str = "<?xml version=\"1.0\"?><status><jvm><memorypool name='G1 Eden Space'/>\
+        <memorypool name='G1 Old Gen' usageMax='1'/></jvm><connector name='\"http-nio-127.0.0.1-18080\"'>\
+        <threadInfo  maxThreads=\"5\" currentThreadCount=\"5\" currentThreadsBusy=\"3\" /></connector></status>";
+
+    fn at(ms: u64) -> Mono {
+        Mono::from_millis(ms)
+    }
+
+    #[test]
+    fn both_forms_of_the_status_say_the_same() {
+        let json = Status::parse(JSON).unwrap();
+
+        assert_eq!(json, Status::parse(XML).unwrap());
+        assert_eq!(json.old_pool.as_deref(), Some("G1 Old Gen"));
+        assert_eq!(
+            (json.connectors[0].busy, json.connectors[0].most),
+            (3.0, 5.0)
+        );
+        assert!(Status::parse("<html>").is_err());
+        assert!(Status::parse("").is_err());
+    }
+
+    #[test]
+    fn an_old_generation_that_was_never_collected_is_not_an_empty_one() {
+        let usage = |used: i64, max: i64| {
+            format!("contents={{committed=0, init=1, max={max}, used={used}}}")
+        };
+        let validity = |usage: &str| {
+            old_generation(Some(usage), "G1 Old Gen", at(0))
+                .signal
+                .validity
+        };
+
+        assert_eq!(validity(&usage(0, 100)), Validity::Unsupported);
+        assert_eq!(validity(&usage(50, -1)), Validity::Unsupported);
+        let half = old_generation(Some(&usage(50, 100)), "G1 Old Gen", at(0));
+        assert_eq!(half.signal.ratio(at(0)), Some(0.5));
+    }
+
+    #[test]
+    fn collections_are_the_share_of_the_time_between_two_looks() {
+        let mut last = None;
+        let budgets = Budgets::default();
+        let first = collections(&mut last, Some(1_000.0), budgets, at(0));
+        assert_eq!(first.signal.ratio(at(0)), None);
+
+        let second = collections(&mut last, Some(1_080.0), budgets, at(1_000));
+
+        assert!((second.signal.ratio(at(1_000)).unwrap() - 0.8).abs() < 1e-9);
+        let anew = collections(&mut last, Some(3.0), budgets, at(2_000));
+        assert_eq!(anew.signal.ratio(at(2_000)), None);
+    }
+
+    #[test]
+    fn pools_of_several_makers_are_read() {
+        let dbcp = "OK\n\nName: Catalina:type=DataSource,context=/x,name=\"jdbc/shop\",connectionpool=connections\n\
+                    NumActive: 8\nMaxTotal: 8\nMeanBorrowWaitTimeMillis: 40\n\n";
+        let hikari = "OK\n\nName: com.zaxxer.hikari:type=Pool (p)\nActiveConnections: 2\n\n\
+                      Name: com.zaxxer.hikari:type=PoolConfig (p)\nMaximumPoolSize: 10\n\n";
+        let read = |answer: &str| {
+            let mut sights = Vec::new();
+            pools(&beans(answer), Budgets::default(), at(0), &mut sights);
+            sights
+        };
+
+        let sights = read(dbcp);
+        let ratios: Vec<_> = sights
+            .iter()
+            .map(|sight| sight.signal.ratio(at(0)).unwrap())
+            .collect();
+        assert_eq!(ratios, [1.0, 0.4]);
+        assert_eq!(sights[0].source, "connections of jdbc/shop");
+        assert_eq!(read(hikari)[0].signal.ratio(at(0)), Some(0.2));
+        let boundless = read("OK\n\nName: a:type=DataSource\nnumActive: 3\nmaxTotal: -1\n\n");
+        assert_eq!(boundless[0].signal.ratio(at(0)), None);
+    }
+}
