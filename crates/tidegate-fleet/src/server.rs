@@ -25,6 +25,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::Instant;
 
+use crate::agent::Board;
 use crate::api::{Api, EVENTS_PATH, Problem, WAIT_MS_MAX};
 use crate::counts::{Counts, Tally};
 use crate::drain::drain;
@@ -45,6 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Sidecar {
     listen: Listen,
     counts: Arc<Counts>,
+    board: Board,
     /// Held for as long as it runs.
     _alive: oneshot::Sender<()>,
     _file: Option<SocketFile>,
@@ -109,8 +111,9 @@ impl Sidecar {
         };
         let file = listen.file();
         let counts = Arc::new(Counts::default());
+        let board = Board::new(std::time::Instant::now());
         let shared = Arc::new(Shared {
-            router: Api::new(sessions, permits, plan.timeout).router(),
+            router: Api::new(sessions, permits, board.clone(), plan.timeout).router(),
             requests: Semaphore::new(plan.requests_max),
             polls: Semaphore::new((plan.connections_max / 2).max(1)),
             connections: Arc::new(Semaphore::new(plan.connections_max)),
@@ -133,6 +136,7 @@ impl Sidecar {
         Ok(Self {
             listen,
             counts,
+            board,
             _alive: alive,
             _file: file,
         })
@@ -141,6 +145,11 @@ impl Sidecar {
     /// Where it listens; with the port that the system chose, where it was asked to choose.
     pub const fn listen(&self) -> &Listen {
         &self.listen
+    }
+
+    /// Where readings are that applications have posted.
+    pub fn board(&self) -> Board {
+        self.board.clone()
     }
 
     /// What was counted since the start.

@@ -137,6 +137,14 @@ impl<'t> Object<'t> {
         self.read(name, "a whole number of 64 bits")
     }
 
+    /// The number at `name`, if there is one; `null` is none.
+    pub(crate) fn number_if_set(&self, name: &str) -> Result<Option<f64>, Problem> {
+        match self.raw(name) {
+            None => Ok(None),
+            Some(raw) => serde_json::from_str(raw.get()).map_err(|_| self.wrong(name, "a number")),
+        }
+    }
+
     /// The texts in the list at `name`, at most `most`.
     pub(crate) fn texts(&self, name: &str, most: usize) -> Result<Vec<String>, Problem> {
         let texts: Vec<String> = self.read(name, "a list of texts")?;

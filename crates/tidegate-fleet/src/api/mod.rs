@@ -7,6 +7,7 @@ mod parts;
 mod permits;
 mod problem;
 mod sessions;
+mod signals;
 mod users;
 mod view;
 
@@ -22,6 +23,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
 use tidegate_store::desk::Desk;
 
+use crate::agent::Board;
 use crate::mint::Mint;
 use crate::permits::PermitDoor;
 
@@ -45,6 +47,8 @@ pub(crate) struct Api {
     /// Where sessions are kept, if they are, and where their ids come from.
     sessions: Option<(Desk, Mint)>,
     permits: PermitDoor,
+    /// What applications post of themselves.
+    board: Board,
     /// Longest time for an answer.
     timeout: Duration,
 }
@@ -57,15 +61,17 @@ type Route = (
 );
 
 impl Api {
-    /// The API over what keeps sessions, if anything does, and over what gives permits.
+    /// The API over what keeps sessions, if anything does, what gives permits, and where readings are put.
     pub(crate) const fn new(
         sessions: Option<(Desk, Mint)>,
         permits: PermitDoor,
+        board: Board,
         timeout: Duration,
     ) -> Self {
         Self {
             sessions,
             permits,
+            board,
             timeout,
         }
     }
@@ -139,6 +145,11 @@ fn routes() -> Vec<Route> {
             "/v1/permits/{permit}/renew",
             &["post"],
             post(permits::renew),
+        ),
+        (
+            "/v1/signals",
+            &["get", "post"],
+            get(signals::show).merge(post(signals::post)),
         ),
         ("/v1/openapi.json", &["get"], get(openapi)),
     ]

@@ -6,5 +6,6 @@ mod asking;
 mod bounds;
 mod ends;
 mod errors;
+mod signals;
 mod site;
 mod values;
