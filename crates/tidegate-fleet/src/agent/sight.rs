@@ -94,7 +94,7 @@ impl Blank {
     pub(crate) const fn first_look() -> Self {
         Self {
             validity: Validity::Unsupported,
-            why: Cow::Borrowed("the first look: a difference needs two"),
+            why: Cow::Borrowed("a difference needs two looks, and time between them"),
         }
     }
 

@@ -45,9 +45,9 @@ pub(super) struct CgroupUse {
     pub(super) cpuset_cores: Option<u32>,
     /// Processor time that it has taken.
     pub(super) used: Option<Duration>,
-    /// Periods of the quota so far, those in which it was used up, and the time that tasks then stood still, added up
-    /// over cores.
-    pub(super) periods: u64,
+    /// Periods of the quota so far, `None` where they are not counted; those in which it was used up; and the time that
+    /// tasks then stood still, added up over cores.
+    pub(super) periods: Option<u64>,
     pub(super) throttled_periods: u64,
     pub(super) throttled: Duration,
 }
@@ -166,7 +166,7 @@ impl Level {
             Self::V2 { stat, .. } => (stat, false),
         };
         if let Ok(stat) = stat.read() {
-            told.periods = field(stat, "nr_periods").unwrap_or(0);
+            told.periods = field(stat, "nr_periods");
             told.throttled_periods = field(stat, "nr_throttled").unwrap_or(0);
             // The unit is in the name in one version, and a thousand times smaller in the other.
             told.throttled = match in_nanos {
@@ -266,7 +266,7 @@ mod tests {
 
         assert_eq!(used.quota_cores, Some(1.5));
         assert_eq!(used.cpuset_cores, Some(2));
-        assert_eq!((used.periods, used.throttled_periods), (100, 25));
+        assert_eq!((used.periods, used.throttled_periods), (Some(100), 25));
         assert_eq!(used.throttled, Duration::from_millis(2_500));
         assert_eq!(used.used, Some(Duration::from_secs(9)));
     }
@@ -310,7 +310,7 @@ mod tests {
         let used = Cgroup::find(&tree.roots(), None).unwrap().look().unwrap();
 
         assert_eq!(used.quota_cores, Some(2.0));
-        assert_eq!((used.periods, used.used), (0, None));
+        assert_eq!((used.periods, used.used), (None, None));
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Host {
                 .zip(overflows)
                 .map(|(early, late)| late.grew_since(&early)),
             throttled: throttled
-                .filter(|(_, late)| late.quota_cores.is_some())
+                .filter(|(_, late)| late.quota_cores.is_some() && late.periods.is_some())
                 .map(|(early, late)| late.throttled.saturating_sub(early.throttled)),
         }
     }
@@ -181,19 +181,20 @@ impl Host {
         if let Some((late, (_, early))) = grown
             && late.quota_cores.is_some()
         {
-            let periods = late.periods.saturating_sub(early.periods);
-            let throttled = late
-                .throttled_periods
-                .saturating_sub(early.throttled_periods);
-            // A group that had nothing to do has no periods.
-            let share = if periods == 0 {
-                0.0
-            } else {
-                throttled as f64 / periods as f64
-            };
-            sights.push(Sight::of(
+            let grown = late.periods.zip(early.periods);
+            let share = grown.map(|(late_periods, early_periods)| {
+                let periods = late_periods.saturating_sub(early_periods);
+                let throttled = late
+                    .throttled_periods
+                    .saturating_sub(early.throttled_periods);
+                // A group that had nothing to do has no periods.
+                throttled as f64 / periods.max(1) as f64
+            });
+            let share = share.map(|share| (share, 1.0));
+            let share = share.ok_or_else(|| Blank::unsupported("its periods are not counted"));
+            sights.push(Sight::read(
                 Dimension::Cpu,
-                (share, 1.0),
+                share,
                 "cgroup nr_throttled",
                 now,
             ));
@@ -447,7 +448,7 @@ pub(super) mod tests {
             of(&sights, Dimension::Steal, "/proc/stat")
                 .why
                 .unwrap()
-                .contains("first look")
+                .contains("two looks")
         );
     }
 }

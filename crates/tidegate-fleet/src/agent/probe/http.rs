@@ -259,7 +259,7 @@ mod tests {
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = [0; 1024];
-            stream.read(&mut head).await.unwrap();
+            assert_ne!(stream.read(&mut head).await.unwrap(), 0);
             let _ = stream.write_all(answer).await;
             let _ = stream.read(&mut head).await;
         });
