@@ -1,5 +1,6 @@
 //! `tidegate`: overload protection for a web site or API, in front of the application.
 
+mod agent;
 mod client;
 mod config;
 mod demo;
@@ -56,6 +57,9 @@ enum Command {
         #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
         headers: Vec<String>,
     },
+    /// Look at a node and its application as the agent does.
+    #[command(subcommand)]
+    Agent(agent::Command),
     /// Look at sessions, end them, and make keys for them.
     #[command(subcommand)]
     Session(session::Command),
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
             headers,
         } => load(Some(&file), &Flags::default())
             .and_then(|setup| explain::explain(&setup, &request, &headers)),
+        Command::Agent(command) => agent::run(command),
         Command::Session(command) => session::run(command),
         Command::Limit(command) => limit::run(command),
         Command::Demo(args) => demo::run(args),

@@ -1,0 +1,271 @@
+//! `tidegate agent`: what there is to see on this node.
+
+mod show;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use tidegate_core::time::Mono;
+use tidegate_fleet::Listen;
+use tidegate_fleet::agent::{
+    ASKING_MAX, AgentPlan, Asking, At, FpmStatus, Login, Roots, Runtime, Sampler, TICK, Terms, Url,
+};
+
+use crate::client;
+
+/// Bytes of a file with a password or a token.
+const SECRET_BYTES_MAX: u64 = 4 * 1024;
+
+/// What an agent can be told to do.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Say what can be seen of an application and its machine, what cannot, and what to switch on.
+    Probe(Box<ProbeArgs>),
+}
+
+/// What to look at. Nothing of it needs a configuration file.
+#[derive(Args)]
+pub(crate) struct ProbeArgs {
+    /// What the application runs on: tomcat, spring-boot, php-fpm, gunicorn, puma, apache-prefork, node or
+    /// generic-listener.
+    #[arg(long, value_name = "RUNTIME", value_parser = runtime, default_value = "generic-listener")]
+    profile: Runtime,
+    /// Where it listens, such as 127.0.0.1:8080 or unix:/run/app.sock; may be given several times.
+    #[arg(long, value_name = "LISTENER")]
+    listen: Vec<At>,
+    /// Where it tells its state: Tomcat's manager (http://127.0.0.1:8081/manager), a page of metrics (spring-boot, node),
+    /// /stats of Puma's control server, Apache's server-status.
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
+    /// A page of metrics in Prometheus's format beside that, such as jmx_exporter's.
+    #[arg(long, value_name = "URL")]
+    metrics: Option<Url>,
+    /// Who asks Tomcat's manager.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// A file with that user's password.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// A file with the token of Puma's control server.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// php-fpm: where its status is told, best that of pm.status_listen; without it the first listener is asked.
+    #[arg(long, value_name = "LISTENER")]
+    status: Option<At>,
+    /// php-fpm: pm.status_path.
+    #[arg(long, value_name = "PATH", default_value = "/status")]
+    status_path: String,
+    /// gunicorn: the address of --statsd-host, which is listened at.
+    #[arg(long, value_name = "ADDRESS")]
+    statsd: Option<SocketAddr>,
+    /// Workers that it has where it does not tell: pm.max_children, gunicorn's --workers, MaxRequestWorkers.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    workers: Option<u32>,
+    /// A process of the application, whose cgroup counts instead of our own.
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// A sidecar that the application posts signals to, such as unix:/run/tidegate/sidecar.sock.
+    #[arg(long, value_name = "LISTENER")]
+    sidecar: Option<At>,
+    /// In place of /proc.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/proc")]
+    proc_root: PathBuf,
+    /// In place of /sys.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/sys")]
+    sys_root: PathBuf,
+    /// How long to look, once a second; the last look is shown. Differences need two.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what `command` says.
+pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Probe(args) => probe(&args),
+    }
+}
+
+fn runtime(name: &str) -> Result<Runtime, String> {
+    Runtime::named(name).ok_or_else(|| {
+        let names = Runtime::ALL.map(Runtime::name);
+        let nearest = names.into_iter().max_by(|a, b| {
+            let likeness = |it| strsim::jaro_winkler(name, it);
+            likeness(a).total_cmp(&likeness(b))
+        });
+        let nearest = nearest.unwrap_or_default();
+        format!("did you mean {nearest}? There are {}", names.join(", "))
+    })
+}
+
+fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let seen = runtime.block_on(async {
+        let mut sampler =
+            Sampler::new(plan, None).context("cannot listen for gunicorn's statsd")?;
+        let begun = Instant::now();
+        let now =
+            || Mono::from_nanos(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let mut ticks = tokio::time::interval(TICK);
+        for _ in 0..args.seconds {
+            ticks.tick().await;
+            sampler.tick(now()).await;
+        }
+        ticks.tick().await;
+        anyhow::Ok(sampler.tick(now()).await.clone())
+    })?;
+    let posted = args.posted()?;
+    let page = match args.json {
+        true => format!("{:#}", show::json(args.profile, &seen, &posted)),
+        false => show::page(args.profile, &seen, &posted),
+    };
+    crate::print(page.trim_end())
+}
+
+impl ProbeArgs {
+    fn plan(&self) -> anyhow::Result<AgentPlan> {
+        let mut asking = Vec::new();
+        asking.extend(self.asking()?);
+        asking.extend(self.metrics.clone().map(Asking::Prometheus));
+        debug_assert!(asking.len() <= ASKING_MAX, "one of each kind");
+        Ok(AgentPlan {
+            roots: Roots {
+                proc: self.proc_root.clone(),
+                sys: self.sys_root.clone(),
+            },
+            pid: self.pid,
+            runtime: self.profile,
+            listen: self.listen.clone(),
+            asking,
+            terms: Terms {
+                workers: self.workers,
+                ..Terms::default()
+            },
+        })
+    }
+
+    /// How the runtime is asked, if what is needed for that was given.
+    fn asking(&self) -> anyhow::Result<Option<Asking>> {
+        let runtime = self.profile;
+        let takes = |flag: &str, given: bool, by: &[Runtime]| {
+            let names: Vec<_> = by.iter().map(|it| it.name()).collect();
+            ensure!(
+                !given || by.contains(&runtime),
+                "{flag} says nothing about {}: it is for {}",
+                runtime.name(),
+                names.join(" and ")
+            );
+            Ok(())
+        };
+        takes("--user", self.user.is_some(), &[Runtime::Tomcat])?;
+        takes("--token-file", self.token_file.is_some(), &[Runtime::Puma])?;
+        takes("--status", self.status.is_some(), &[Runtime::PhpFpm])?;
+        takes("--statsd", self.statsd.is_some(), &[Runtime::Gunicorn])?;
+        if matches!(
+            runtime,
+            Runtime::PhpFpm | Runtime::Gunicorn | Runtime::GenericListener
+        ) && self.url.is_some()
+        {
+            bail!(
+                "--url says nothing about {}; a page of metrics is given by --metrics",
+                runtime.name()
+            );
+        }
+        let url = self.url.clone();
+        Ok(match runtime {
+            Runtime::Tomcat => match url {
+                Some(url) => Some(Asking::Tomcat(url, self.login()?)),
+                None => None,
+            },
+            Runtime::SpringBoot | Runtime::Node => url.map(Asking::Prometheus),
+            Runtime::Puma => match url {
+                Some(url) => Some(Asking::Puma(self.with_token(url)?)),
+                None => None,
+            },
+            Runtime::ApachePrefork => url.map(Asking::Apache),
+            Runtime::PhpFpm => self
+                .status
+                .as_ref()
+                .or_else(|| self.listen.first())
+                .map(|at| {
+                    Asking::PhpFpm(FpmStatus {
+                        at: at.clone(),
+                        path: self.status_path.clone(),
+                        by_the_front_door: self.listen.contains(at),
+                    })
+                }),
+            Runtime::Gunicorn => self.statsd.map(Asking::Gunicorn),
+            Runtime::GenericListener => None,
+        })
+    }
+
+    fn login(&self) -> anyhow::Result<Option<Login>> {
+        let Some((user, file)) = self.user.as_ref().zip(self.password_file.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some(Login {
+            user: user.clone(),
+            password: secret(file)?,
+        }))
+    }
+
+    fn with_token(&self, url: Url) -> anyhow::Result<Url> {
+        match &self.token_file {
+            Some(file) => Ok(url.with_parameter("token", &secret(file)?)),
+            None => Ok(url),
+        }
+    }
+
+    /// What the application has posted to its sidecar.
+    fn posted(&self) -> anyhow::Result<Vec<Value>> {
+        let Some(at) = &self.sidecar else {
+            return Ok(Vec::new());
+        };
+        let to = match at {
+            At::Tcp(address) => Listen::Loopback(*address),
+            At::Unix(path) => Listen::Socket(path.clone()),
+        };
+        let answer = client::ask("sidecar", &to, "GET", "/v1/signals", None)?;
+        ensure!(
+            answer.status == 200,
+            "the sidecar on {to} knows no signals: it answers {}",
+            answer.status
+        );
+        let mut said: Value = serde_json::from_slice(&answer.body)
+            .context("what answers is no sidecar: it does not say JSON")?;
+        match said["signals"].take() {
+            Value::Array(signals) => Ok(signals),
+            _ => bail!("what answers is no sidecar: it has no signals"),
+        }
+    }
+}
+
+/// The first line of a file.
+fn secret(file: &PathBuf) -> anyhow::Result<String> {
+    let length = std::fs::metadata(file).map(|it| it.len());
+    let length = length.with_context(|| format!("cannot read {}", file.display()))?;
+    ensure!(
+        length <= SECRET_BYTES_MAX,
+        "{} is no password: it has {length} bytes",
+        file.display()
+    );
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = text.lines().next().unwrap_or_default();
+    ensure!(
+        !line.is_empty(),
+        "the first line of {} is empty",
+        file.display()
+    );
+    Ok(line.to_owned())
+}

@@ -1,0 +1,186 @@
+//! What was seen, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tidegate_core::health::Validity;
+use tidegate_fleet::agent::{Runtime, Seen, Sight};
+use tidegate_lab::report::Table;
+use tidegate_lab::text::{escaped, shortened};
+
+/// Characters of a source that are shown.
+const SOURCE_CHARS_MAX: usize = 60;
+
+/// For people.
+pub(super) fn page(runtime: Runtime, seen: &Seen, posted: &[Value]) -> String {
+    let mut page = machine(runtime, seen);
+    let mut table = Table::new(["dimension", "seen", "", "where"]);
+    for sight in &seen.sights {
+        let signal = &sight.signal;
+        let (figures, share) = match ratio(sight) {
+            Some(ratio) => (
+                format!("{} of {}", figure(signal.value), figure(signal.limit)),
+                format!("{:.0} %", ratio * 100.0),
+            ),
+            None => (signal.validity.name().to_owned(), String::new()),
+        };
+        let source = escaped(&shortened(&sight.source, SOURCE_CHARS_MAX));
+        table.row([signal.dimension.name(), &figures, &share, &source]);
+    }
+    for it in posted {
+        let text = |name: &str| escaped(it[name].as_str().unwrap_or_default());
+        let (figures, share) = match (it["value"].as_f64(), it["limit"].as_f64()) {
+            (Some(value), Some(limit)) => (
+                format!("{} of {}", figure(value), figure(limit)),
+                format!("{:.0} %", value / limit * 100.0),
+            ),
+            _ => (text("validity"), String::new()),
+        };
+        table.row([
+            text("dimension"),
+            figures,
+            share,
+            format!("posted by {}", text("source")),
+        ]);
+    }
+    let _ = write!(page, "\n{table}");
+    if let Some(fullest) = fullest(seen) {
+        let _ = writeln!(page, "\nfullest: {}", fullest.signal.dimension.name());
+    }
+    let unknown: Vec<&Sight> = seen
+        .sights
+        .iter()
+        .filter(|sight| ratio(sight).is_none())
+        .collect();
+    if !unknown.is_empty() {
+        page.push_str("\nunknown, and why or what to switch on\n");
+        for sight in unknown {
+            let why = sight.why.as_deref().unwrap_or("it does not say why");
+            let _ = writeln!(
+                page,
+                "  {}: {}",
+                sight.signal.dimension.name(),
+                escaped(why)
+            );
+        }
+    }
+    let _ = writeln!(page, "\nnobody can see of {}", runtime.name());
+    for blind in runtime.blind() {
+        let _ = writeln!(page, "  {blind}");
+    }
+    page
+}
+
+fn machine(runtime: Runtime, seen: &Seen) -> String {
+    let mut page = format!("runtime     {}\n", runtime.name());
+    let host = &seen.host;
+    let cores = match (host.cores, host.cores_online) {
+        (Some(cores), Some(online)) if cores < f64::from(online) => {
+            format!(
+                "{} of the {online} that are online, by quota or set",
+                figure(cores)
+            )
+        }
+        (Some(cores), _) => figure(cores),
+        _ => "unknown".to_owned(),
+    };
+    let _ = writeln!(page, "cores       {cores}");
+    let container = host
+        .container
+        .as_deref()
+        .map_or_else(|| "no".to_owned(), escaped);
+    let _ = writeln!(page, "container   {container}");
+    let overflows = match host.overflowed {
+        Some(true) => "yes: since the last look a client found no room in some accept queue",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    let _ = writeln!(page, "overflows   {overflows}");
+    if let Some(depth) = &seen.depth {
+        let _ = writeln!(
+            page,
+            "listeners   {} sockets, {} connections wait; in the fullest queue {}, told to hold {}",
+            depth.sockets, depth.pending_all, depth.pending, depth.limit
+        );
+    }
+    page
+}
+
+/// For programs.
+pub(super) fn json(runtime: Runtime, seen: &Seen, posted: &[Value]) -> Value {
+    let signals = seen.sights.iter().map(|sight| {
+        let known = ratio(sight);
+        json!({
+            "dimension": sight.signal.dimension.name(),
+            "value": known.map(|_| sight.signal.value),
+            "limit": known.map(|_| sight.signal.limit),
+            "ratio": known,
+            "validity": sight.signal.validity_at(seen.at).name(),
+            "source": sight.source,
+            "why": sight.why,
+        })
+    });
+    let host = &seen.host;
+    json!({
+        "runtime": runtime.name(),
+        "host": {
+            "cores": host.cores,
+            "cores_online": host.cores_online,
+            "container": host.container,
+            "overflowed": host.overflowed,
+            "throttled_ms": host.throttled.map(|time| time.as_secs_f64() * 1_000.0),
+        },
+        "listeners": seen.depth.map(|depth| json!({
+            "sockets": depth.sockets,
+            "pending_all": depth.pending_all,
+            "pending": depth.pending,
+            "limit": depth.limit,
+        })),
+        "signals": signals.collect::<Vec<_>>(),
+        "posted": posted,
+        "fullest": fullest(seen).map(|sight| sight.signal.dimension.name()),
+        "blind": runtime.blind(),
+    })
+}
+
+fn ratio(sight: &Sight) -> Option<f64> {
+    // As it was when it was read.
+    let signal = &sight.signal;
+    (signal.validity == Validity::Ok)
+        .then(|| signal.ratio(signal.at))
+        .flatten()
+}
+
+/// The application's own reading that is nearest to its limit, or over it; of the machine's only where the application
+/// tells nothing.
+fn fullest(seen: &Seen) -> Option<&Sight> {
+    use tidegate_core::health::Dimension::{Gc, Inflight, Latency, OldGen, Pool, Queue, Threads};
+    let known = || {
+        seen.sights
+            .iter()
+            .filter_map(|sight| Some((ratio(sight)?, sight)))
+    };
+    let own = [Threads, Queue, Pool, Inflight, Latency, Gc, OldGen];
+    let of_the_application = known().filter(|(_, sight)| own.contains(&sight.signal.dimension));
+    // The first of equals: workers stand before what waits for them.
+    let most = |best: (f64, _), next: (f64, _)| {
+        if next.0.min(1.0) > best.0.min(1.0) {
+            next
+        } else {
+            best
+        }
+    };
+    of_the_application
+        .reduce(most)
+        .or_else(|| known().reduce(most))
+        .map(|(_, sight)| sight)
+}
+
+/// As many digits as say something.
+fn figure(value: f64) -> String {
+    if value == value.trunc() && value.abs() < 1e15 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
+    }
+}
