@@ -6,7 +6,7 @@ envoy_version=1.40.0
 
 # Command to look for, and the Debian package that has it. Tomcat comes without its service:
 # tomcat10-common is the server, tomcat10-user its usual configuration, tomcat10-examples what it
-# serves in the tests.
+# serves in the tests, tomcat10-admin its manager. The program of php-fpm is named after its version.
 needed="
 cc:build-essential
 curl:curl
@@ -22,11 +22,15 @@ python3:python3
 /usr/share/tomcat10/bin/catalina.sh:tomcat10-common
 /usr/share/tomcat10/skel:tomcat10-user
 /usr/share/tomcat10-examples:tomcat10-examples
+/usr/share/tomcat10-admin:tomcat10-admin
+/usr/share/doc/php-fpm:php-fpm
+puma:puma
+gunicorn:gunicorn
 "
 
 # Installs whatever is missing, or names it and stops.
 install_packages() {
-    local missing=() entry what
+    local missing=() entry what unit
     for entry in $needed; do
         what=${entry%:*}
         case $what in
@@ -67,6 +71,11 @@ install_packages() {
         for entry in "${missing[@]}"; do
             case $entry in
                 nginx | haproxy | prometheus | redis-server) "${sudo[@]}" systemctl disable --quiet "$entry" || true ;;
+                php-fpm)
+                    for unit in /lib/systemd/system/php*-fpm.service; do
+                        "${sudo[@]}" systemctl disable --quiet "${unit##*/}" || true
+                    done
+                    ;;
             esac
         done
     fi

@@ -17,6 +17,8 @@ mod gateway_shed_order;
 mod gateway_slow_readers;
 mod gateway_worked_example;
 mod harness;
+mod health_agent_cost;
+mod health_runtimes;
 mod limiter_default;
 mod limiter_sockets;
 mod limits_cost;
@@ -86,6 +88,8 @@ const DRILLS: &[Drill] = &[
     limits_windows::DRILL,
     limits_keys::DRILL,
     limits_cost::DRILL,
+    health_runtimes::DRILL,
+    health_agent_cost::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

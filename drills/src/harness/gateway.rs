@@ -164,7 +164,7 @@ impl Gateway {
 }
 
 /// The binary built with this one, or the one that `TIDEGATE_BIN` names.
-pub(super) fn binary() -> anyhow::Result<PathBuf> {
+pub(crate) fn binary() -> anyhow::Result<PathBuf> {
     let path = match std::env::var_os("TIDEGATE_BIN") {
         Some(path) => PathBuf::from(path),
         None => std::env::current_exe()?.with_file_name("tidegate"),

@@ -12,7 +12,7 @@ use tidegate_lab::measure::{self, Child};
 use super::{TempDir, free_port};
 
 /// Longest time from start to the first connection that is accepted.
-const READY_TIMEOUT: Duration = Duration::from_secs(10);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often that is tried.
 const READY_INTERVAL: Duration = Duration::from_millis(20);
 /// Where Debian puts servers, which is not on everybody's path.
@@ -131,7 +131,7 @@ impl Peer {
     }
 
     /// Starts `command` and waits until `address` accepts connections.
-    pub(super) fn start(
+    pub(crate) fn start(
         command: &[String],
         address: SocketAddr,
         dir: TempDir,
@@ -180,7 +180,7 @@ pub(super) fn haproxy_program() -> anyhow::Result<PathBuf> {
 }
 
 /// Where `name` is; if it is nowhere, which Debian package has it.
-pub(super) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn program(name: &str, package: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(DIRECTORIES.iter().map(PathBuf::from))
