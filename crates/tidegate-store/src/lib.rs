@@ -12,6 +12,7 @@ pub mod permits;
 pub mod redis;
 
 mod background;
+mod beacons;
 mod call;
 mod ends;
 mod error;
@@ -22,6 +23,10 @@ mod rate_key;
 mod sessions;
 
 pub use background::Background;
+pub use beacons::{
+    BEACON_BYTES_MAX, BEACON_LEASE_MAX, BEACONS_MAX, Beacon, Beacons, Decided, FLEET_BYTES_MAX,
+    Heard, Issue, LEADERSHIP, Mine, Order, Posted, Published, Stamp, VERDICT_BYTES_MAX,
+};
 pub use call::{Acked, Call};
 pub use ends::{
     BUCKETS, BadEvent, Claimed, Consumer, Due, ENDED_KEPT, Ended, Event, EventId, Fate, Position,

@@ -36,6 +36,13 @@ impl Circle {
         Some(self.terms.get(name)?.fence)
     }
 
+    /// For how long somebody has a lease, unless they renew it.
+    pub(super) fn lease_left(&self, name: &Name, now: Wall) -> Duration {
+        let held = self.terms.get(name).filter(|term| term.holder.is_some());
+        let until_ms = held.map_or(0, |term| term.until_ms);
+        Duration::from_millis(until_ms.saturating_sub(ms(now)))
+    }
+
     /// Takes in the last fence of a lease.
     pub(super) fn put_fence(&mut self, name: Name, fence: u64) {
         self.terms.entry(name).or_default().fence = fence;
@@ -125,6 +132,6 @@ fn note(state: &mut State, name: &Name) {
     state.changes.note(Key::Fence(name.clone()), Haste::Soon);
 }
 
-const fn wall_ms(ms: u64) -> Wall {
+pub(super) const fn wall_ms(ms: u64) -> Wall {
     Wall::from_micros(ms.saturating_mul(1_000))
 }

@@ -7,6 +7,7 @@
 //! When the disk fails, sessions go on in memory, and writes that wait say that they did not get
 //! there.
 
+mod beacons;
 mod blobs;
 mod ends;
 mod error;

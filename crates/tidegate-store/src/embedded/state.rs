@@ -8,6 +8,7 @@ use tidegate_core::session::{
 };
 use tidegate_core::time::Wall;
 
+use super::beacons::Board;
 use super::fleet::Circle;
 use super::key::Key;
 use super::pairs;
@@ -36,6 +37,7 @@ pub(super) struct State {
     pub(super) leases: BTreeMap<u8, Lease>,
     pub(super) streams: Streams,
     pub(super) circle: Circle,
+    pub(super) board: Board,
     pub(super) changes: Changes,
     /// When to look whether something is over. What lives longer by then is put back.
     sweep: BTreeSet<(u64, Key)>,

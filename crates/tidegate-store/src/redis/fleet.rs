@@ -14,9 +14,9 @@ use crate::lease::{Fence, Outcome};
 use crate::members::{Enrolled, MEMBERS_MAX, Member, Node};
 
 /// Another life of the node has enrolled since.
-const SUPERSEDED: i64 = -1;
+pub(super) const SUPERSEDED: i64 = -1;
 /// There are too many.
-const FULL: i64 = -2;
+pub(super) const FULL: i64 = -2;
 
 impl Redis {
     pub(crate) async fn enrol(
@@ -122,7 +122,7 @@ impl Redis {
     }
 }
 
-fn node_of(elements: &mut Elements) -> Result<Node, StoreError> {
+pub(super) fn node_of(elements: &mut Elements) -> Result<Node, StoreError> {
     let (id, incarnation) = (elements.text()?, elements.text()?);
     Ok(Node {
         id: Name::new(&id).map_err(|_| elements.odd())?,

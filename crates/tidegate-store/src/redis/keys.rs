@@ -61,6 +61,15 @@ pub(super) fn stream(bucket: u8) -> String {
 /// The members of the fleet.
 pub(super) const MEMBERS: &str = "tg:m:{fleet}";
 
+/// What nodes say about themselves.
+pub(super) const BEACONS: &str = "tg:hb:{fleet}";
+
+/// What the leader decided about nodes.
+pub(super) const VERDICTS: &str = "tg:hv:{fleet}";
+
+/// What operators ordered about nodes.
+pub(super) const ORDERS: &str = "tg:ho:{fleet}";
+
 /// Who holds a lease.
 pub(super) fn lead(name: &Name) -> String {
     format!("tg:lead:{{{name}}}")

@@ -1,6 +1,7 @@
 //! Redis and Valkey: sessions, the fleet, and the connections that all uses of them have.
 
 mod answer;
+mod beacons;
 mod blobs;
 mod cluster;
 mod counts;

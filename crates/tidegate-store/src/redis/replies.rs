@@ -87,6 +87,14 @@ impl Elements {
         u64::try_from(self.integer()?).map_err(|_| self.odd())
     }
 
+    /// The next one as a number that is not negative, if there is any.
+    pub(super) fn optional_natural(&mut self) -> Result<Option<u64>, StoreError> {
+        match self.rest.as_slice().first() {
+            Some(Reply::Nil) => self.optional().map(|_| None),
+            _ => self.natural().map(Some),
+        }
+    }
+
     /// The next one as a time in microseconds.
     pub(super) fn now(&mut self) -> Result<Wall, StoreError> {
         self.natural().map(Wall::from_micros)
@@ -134,7 +142,7 @@ impl Elements {
         odd(self.script)
     }
 
-    fn optional(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn optional(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         match self.rest.next() {
             Some(Reply::BulkString(bytes)) => Ok(Some(bytes)),
             Some(Reply::Nil) => Ok(None),

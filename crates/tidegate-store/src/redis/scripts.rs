@@ -9,6 +9,10 @@ pub(crate) type Installed = LazyLock<Script>;
 
 pub(super) static ADOPT: Installed =
     LazyLock::new(|| Script::new("adopt", include_str!("scripts/adopt.lua")));
+pub(super) static BEACON: Installed =
+    LazyLock::new(|| Script::new("beacon", include_str!("scripts/beacon.lua")));
+pub(super) static BEACONS: Installed =
+    LazyLock::new(|| Script::new("beacons", include_str!("scripts/beacons.lua")));
 pub(super) static CAPSULE: Installed =
     LazyLock::new(|| Script::new("capsule", include_str!("scripts/capsule.lua")));
 pub(super) static CLAIM: Installed =
@@ -31,10 +35,14 @@ pub(crate) static LIMIT: Installed =
     LazyLock::new(|| Script::new("limit", include_str!("scripts/limit.lua")));
 pub(super) static OPEN: Installed =
     LazyLock::new(|| Script::new("open", include_str!("scripts/open.lua")));
+pub(super) static ORDER: Installed =
+    LazyLock::new(|| Script::new("order", include_str!("scripts/order.lua")));
 pub(super) static PATCH: Installed =
     LazyLock::new(|| Script::new("patch", include_str!("scripts/patch.lua")));
 pub(crate) static PERMITS: Installed =
     LazyLock::new(|| Script::new("permits", include_str!("scripts/permits.lua")));
+pub(super) static PUBLISH: Installed =
+    LazyLock::new(|| Script::new("publish", include_str!("scripts/publish.lua")));
 pub(super) static RAISE: Installed =
     LazyLock::new(|| Script::new("raise", include_str!("scripts/raise.lua")));
 pub(super) static REARM: Installed =
@@ -53,6 +61,8 @@ pub(super) static LEAVE: Installed =
     LazyLock::new(|| Script::new("leave", include_str!("scripts/leave.lua")));
 pub(super) static LIVING: Installed =
     LazyLock::new(|| Script::new("living", include_str!("scripts/living.lua")));
+pub(super) static VERDICTS: Installed =
+    LazyLock::new(|| Script::new("verdicts", include_str!("scripts/verdicts.lua")));
 pub(super) static YIELD: Installed =
     LazyLock::new(|| Script::new("yield", include_str!("scripts/yield.lua")));
 

@@ -1,52 +1,26 @@
-//! Members and leases, in Redis and in the embedded store: one list of rules for both.
+//! Members, leases and beacons, in Redis and in the embedded store: one list of rules for both.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod backend;
+mod beacons;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use backend::{Backend, CALL};
 use tidegate_core::session::Name;
 use tidegate_core::time::Wall;
 use tidegate_lab::patience::until;
-use tidegate_lab::peers::RedisServer;
 use tidegate_store::embedded::{Clock, Embedded, EmbeddedPlan};
-use tidegate_store::redis::{Address, Arrangement, Redis, RedisPlan, Use};
-use tidegate_store::{Background, Call, Enrolled, Fence, Fleet, Held, Node, STORE_GRAIN, Taken};
+use tidegate_store::{Enrolled, Fence, Fleet, Held, Node, STORE_GRAIN, Taken};
 
-/// A call that is not mistaken for a fault on a loaded machine.
-const CALL: Call = Call::within(Duration::from_secs(5));
 /// A lease that is not over before the test is.
 const LONG: Duration = Duration::from_secs(60);
 /// A lease that is soon over.
 const SHORT: Duration = Duration::from_millis(50);
-
-struct InRedis {
-    fleet: Fleet,
-    server: RedisServer,
-    _background: Background,
-}
-
-impl InRedis {
-    fn start() -> Self {
-        let server = RedisServer::plain().unwrap();
-        let address = Address::parse(&server.address().to_string()).unwrap();
-        let mut plan = RedisPlan::usual(Arrangement::Standalone(address));
-        plan.operation_timeout = CALL.timeout;
-        plan.connect_timeout = CALL.timeout;
-        let background = Background::start().unwrap();
-        Self {
-            fleet: Fleet::Redis(Redis::start(&plan, Use::Bus, &background)),
-            server,
-            _background: background,
-        }
-    }
-}
-
-fn embedded() -> Fleet {
-    Fleet::Embedded(Embedded::start(EmbeddedPlan::at(None)).unwrap())
-}
 
 fn node(id: &str, incarnation: u64) -> Node {
     Node {
@@ -188,21 +162,21 @@ async fn all_rules(fleet: &Fleet) {
 
 #[tokio::test]
 async fn redis_keeps_members_and_leases() {
-    all_rules(&InRedis::start().fleet).await;
+    all_rules(&Backend::standalone().fleet).await;
 }
 
 #[tokio::test]
 async fn the_embedded_store_keeps_members_and_leases() {
-    all_rules(&embedded()).await;
+    all_rules(&Backend::embedded().fleet).await;
 }
 
 #[tokio::test]
 async fn a_fence_grows_though_redis_has_lost_everything() {
-    let redis = InRedis::start();
+    let redis = Backend::standalone();
     let leader = node("a", 1);
     let before = lead(&redis.fleet, "room", &leader, LONG).await.unwrap();
 
-    redis.server.ask(&["FLUSHALL"]).unwrap();
+    redis.ask(&["FLUSHALL"]);
 
     let after = lead(&redis.fleet, "room", &leader, LONG).await.unwrap();
     assert!(after.fence > before.fence);
