@@ -6,6 +6,8 @@
 //! `src/api/openapi.json` describes it.
 
 pub mod agent;
+pub mod control;
+
 mod api;
 mod counts;
 mod drain;

@@ -1,0 +1,335 @@
+//! The leader's tick: all beacons in, a verdict for each node out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tidegate_core::health::{
+    Decision, Dimension, FORGOTTEN_AFTER, Fleet, NODES_MAX, NodeId, Outcome, Pulse, Readings,
+    Report, Scales, Settings, State, VERDICT_LEASE,
+};
+use tidegate_core::session::Name;
+use tidegate_core::time::Mono;
+use tidegate_store::{Beacon, Beacons, Decided, Fence, Node};
+
+use super::beacon::Said;
+use super::order::Drain;
+use super::verdict::{Bound, Drained, Told, Word, millis};
+
+/// Decides about all nodes, for as long as its station leads. It reads no clock: a beacon is as old as the time since
+/// its sequence was first seen here, whatever the store's clock or the node's says.
+pub struct Plane {
+    leader: Name,
+    settings: Settings,
+    scales: [Scales; 2],
+    fleet: Fleet,
+    nodes: BTreeMap<Name, Known>,
+    next_id: u32,
+    generation: u64,
+    ticked: Option<Mono>,
+    decisions: Vec<Decision>,
+    /// Changes of state, by node, to where, and by what.
+    transitions: BTreeMap<(Name, &'static str, &'static str), u64>,
+    unreadable: u64,
+}
+
+/// A node that has been heard of.
+struct Known {
+    id: NodeId,
+    life: u64,
+    sequence: u64,
+    heard: Mono,
+    begun: Mono,
+    said: Said,
+    /// What there is least of, and since when.
+    binding: Option<(Dimension, Mono)>,
+    /// Whether an operator has it drained, which it has been since.
+    drained: Option<Mono>,
+}
+
+/// What a tick decided.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// To be published.
+    pub decided: Decided,
+    /// What of it balancers are to be told anew, with what it came from.
+    pub decisions: Vec<(Name, Decision)>,
+    /// What was decided about each node.
+    pub nodes: BTreeMap<Name, Told>,
+    /// What is said of the fleet.
+    pub word: Word,
+}
+
+impl Plane {
+    /// A plane that knows nobody yet, of the node `leader`.
+    pub fn new(leader: Name, settings: Settings) -> Self {
+        Self {
+            leader,
+            settings,
+            scales: [Scales::default(), Scales::in_container()],
+            fleet: Fleet::new(settings),
+            nodes: BTreeMap::new(),
+            next_id: 0,
+            generation: 0,
+            ticked: None,
+            decisions: Vec::new(),
+            transitions: BTreeMap::new(),
+            unreadable: 0,
+        }
+    }
+
+    /// Decides at `now` on what was `read`, for a leader whose lease has `fence`.
+    ///
+    /// What was known is forgotten when the plane has rested for three ticks: somebody else led meanwhile.
+    pub fn tick(&mut self, now: Mono, fence: Fence, read: &Beacons) -> Judged {
+        if (self.ticked).is_some_and(|ticked| now.since(ticked) > VERDICT_LEASE) {
+            self.begin_anew();
+        }
+        self.ticked = Some(now);
+        self.generation += 1;
+        for beacon in &read.beacons {
+            self.hear(now, beacon);
+        }
+        let orders = self.drains(now, read);
+        self.report(now);
+        let mut decisions = std::mem::take(&mut self.decisions);
+        let pulse = self.fleet.tick(now, &mut decisions);
+        let outcomes: BTreeMap<NodeId, Outcome> = decisions
+            .iter()
+            .map(|decision| (decision.node, decision.outcome))
+            .collect();
+        let mut nodes = BTreeMap::new();
+        for (name, node) in &mut self.nodes {
+            let outcome = outcomes.get(&node.id);
+            let since = self.fleet.memory(node.id).map(|memory| memory.since);
+            let mut told = node.told(now, outcome, since);
+            told.drain = orders.get(name).cloned();
+            if let Some(outcome) = outcome.filter(|outcome| outcome.from != outcome.to) {
+                let binding = outcome.binding.map_or("none", Dimension::name);
+                let key = (name.clone(), outcome.to.name(), binding);
+                *self.transitions.entry(key).or_default() += 1;
+            }
+            nodes.insert(name.clone(), told);
+        }
+        let applied = self.applied(&decisions);
+        self.decisions = decisions;
+        let word = self.word(now, &pulse);
+        Judged {
+            decided: Decided {
+                fence,
+                generation: self.generation,
+                fleet: word.encode(),
+                verdicts: (nodes.iter())
+                    .map(|(name, told)| (name.clone(), told.encode()))
+                    .collect(),
+            },
+            decisions: applied,
+            nodes,
+            word,
+        }
+    }
+
+    /// Changes of state since the plane began: node, to where, by what dimension, how many.
+    pub fn transitions(&self) -> impl Iterator<Item = (&Name, &'static str, &'static str, u64)> {
+        let all = self.transitions.iter();
+        all.map(|((name, to, dimension), count)| (name, *to, *dimension, *count))
+    }
+
+    /// Beacons that could not be read since the plane began.
+    pub const fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    fn begin_anew(&mut self) {
+        self.fleet = Fleet::new(self.settings);
+        self.nodes.clear();
+        self.transitions.clear();
+    }
+
+    /// Takes in a beacon, unless it has been seen.
+    fn hear(&mut self, now: Mono, beacon: &Beacon) {
+        let Node { id: name, .. } = &beacon.node;
+        let life = beacon.node.incarnation;
+        let Ok(said) = Said::decode(&beacon.said, now) else {
+            // As if it were silent: unknown is healthy.
+            self.unreadable += 1;
+            return;
+        };
+        if said.is_leaving {
+            self.forget(name);
+            return;
+        }
+        if let Some(node) = self.nodes.get_mut(name) {
+            if (node.life, node.sequence) == (life, said.sequence) {
+                return;
+            }
+            if node.life != life {
+                // Another process, whose caches are cold: it begins with a part of the traffic, as a new one does.
+                self.fleet.forget(node.id);
+                node.life = life;
+            }
+            node.sequence = said.sequence;
+            node.heard = now;
+            node.said = said;
+            return;
+        }
+        if self.nodes.len() >= NODES_MAX {
+            return;
+        }
+        let node = Known {
+            id: NodeId(self.next_id),
+            life,
+            sequence: said.sequence,
+            heard: now,
+            begun: now,
+            said,
+            binding: None,
+            drained: None,
+        };
+        self.next_id = self.next_id.wrapping_add(1);
+        self.nodes.insert(name.clone(), node);
+    }
+
+    fn forget(&mut self, name: &Name) {
+        if let Some(node) = self.nodes.remove(name) {
+            self.fleet.forget(node.id);
+            self.transitions.retain(|(other, ..), _| other != name);
+        }
+    }
+
+    /// What of the orders to drain is carried out: all but one that would leave nobody. A drained node is none of the
+    /// fleet that the guard counts: what remains has to be enough without it.
+    fn drains(&mut self, now: Mono, read: &Beacons) -> BTreeMap<Name, Drained> {
+        let mut asked: Vec<(Name, Drain)> = read
+            .orders
+            .iter()
+            .filter_map(|order| Some((order.node.clone(), Drain::of(order, read.now)?)))
+            .collect();
+        // First come, first served; those that are drained stay so.
+        asked.sort_by_key(|(_, drain)| std::cmp::Reverse(drain.since));
+        let is_heard = |node: &Known| now.since(node.heard) < VERDICT_LEASE;
+        let mut remaining = self.nodes.values().filter(|node| is_heard(node)).count();
+        let mut drained = BTreeMap::new();
+        let mut done = BTreeSet::new();
+        for (name, drain) in asked {
+            let counts = self.nodes.get(&name).is_some_and(is_heard);
+            let is_done = !counts || remaining > 1;
+            if is_done && counts {
+                remaining -= 1;
+            }
+            if is_done {
+                done.insert(name.clone());
+            }
+            let entry = Drained {
+                by: drain.by,
+                why: drain.why,
+                left_ms: drain.left.map(millis),
+                is_done,
+            };
+            drained.insert(name, entry);
+        }
+        for (name, node) in &mut self.nodes {
+            match (done.contains(name), node.drained) {
+                (true, None) => {
+                    node.drained = Some(now);
+                    self.fleet.forget(node.id);
+                }
+                (false, Some(_)) => node.drained = None,
+                _ => {}
+            }
+        }
+        drained
+    }
+
+    /// Tells the core what is news, and forgets who has been silent for long.
+    fn report(&mut self, now: Mono) {
+        let gone: Vec<Name> = (self.nodes.iter())
+            .filter(|(_, node)| now.since(node.heard) > FORGOTTEN_AFTER)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            self.forget(&name);
+        }
+        for node in self.nodes.values() {
+            if node.heard != now || node.drained.is_some() {
+                continue;
+            }
+            let scales = &self.scales[usize::from(node.said.in_container)];
+            let report = Report {
+                readings: Readings::of(scales, &node.said.signals, now),
+                load: node.said.load,
+                keeps_sessions: node.said.keeps_sessions,
+            };
+            // There are no more nodes here than the core takes.
+            let _ = self.fleet.report(now, node.id, report);
+        }
+    }
+
+    fn applied(&self, decisions: &[Decision]) -> Vec<(Name, Decision)> {
+        let names: BTreeMap<NodeId, &Name> = (self.nodes.iter())
+            .map(|(name, node)| (node.id, name))
+            .collect();
+        let applied = decisions.iter().filter(|it| it.outcome.applied);
+        applied
+            .filter_map(|decision| {
+                let name = *names.get(&decision.node)?;
+                Some((name.clone(), *decision))
+            })
+            .collect()
+    }
+
+    fn word(&self, now: Mono, pulse: &Pulse) -> Word {
+        let drained = self.nodes.values().filter(|node| node.drained.is_some());
+        let for_ms = pulse.shared.map_or(0, |shared| millis(shared.lasts(now)));
+        Word::of(self.leader.as_str(), pulse, for_ms, drained.count())
+    }
+}
+
+impl Known {
+    /// What is said of it: what the core decided, or that it is unknown and in.
+    fn told(&mut self, now: Mono, outcome: Option<&Outcome>, since: Option<Mono>) -> Told {
+        let age_ms = millis(now.since(self.heard));
+        let Some(outcome) = outcome else {
+            let since = self.drained.unwrap_or(self.heard);
+            return Told {
+                for_ms: millis(now.since(since)),
+                age_ms,
+                ..Told::of(State::Unknown, 100)
+            };
+        };
+        self.binding = match (outcome.binding, self.binding) {
+            (Some(dimension), Some((before, since))) if before == dimension => {
+                Some((dimension, since))
+            }
+            (binding, _) => binding.map(|dimension| (dimension, now)),
+        };
+        let since = since.unwrap_or_default().max(self.begun);
+        Told {
+            left: outcome.left.map(to_thousandths),
+            binding: self.binding.map(|(dimension, since)| {
+                let read = self.said.worst_of(dimension, now);
+                Bound {
+                    dimension: dimension.name().to_owned(),
+                    value: read.map(|signal| signal.value),
+                    limit: read.map(|signal| signal.limit),
+                    for_ms: millis(now.since(since)),
+                }
+            }),
+            confidence: to_thousandths(outcome.confidence),
+            for_ms: millis(now.since(since)),
+            age_ms,
+            ..Told::of(outcome.to, outcome.weight)
+        }
+        .held(outcome.guard)
+    }
+}
+
+fn to_thousandths(share: f64) -> f64 {
+    (share * 1_000.0).round() / 1_000.0
+}
+
+/// How long a verdict of a plane counts.
+pub(super) const VALID: Duration = VERDICT_LEASE;
+
+#[cfg(test)]
+#[path = "plane/tests.rs"]
+mod tests;
