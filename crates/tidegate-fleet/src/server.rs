@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tidegate_http::local::{Bound, Listen, ListenError, SocketFile};
 use tidegate_http::page::{host_address, is_from_page};
+use tidegate_store::Fleet;
 use tidegate_store::desk::Desk;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -82,7 +83,7 @@ enum Listener {
 
 impl Sidecar {
     /// Starts serving, in a thread of its own, what a desk knows, if there are sessions (new ones get ids of the mint),
-    /// and what is behind `permits`.
+    /// what is behind `permits`, and the `nodes` of a fleet, if they are known.
     ///
     /// # Errors
     ///
@@ -91,6 +92,7 @@ impl Sidecar {
         plan: SidecarPlan,
         sessions: Option<(Desk, Mint)>,
         permits: PermitDoor,
+        nodes: Option<Fleet>,
     ) -> Result<Self, SidecarError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -113,7 +115,7 @@ impl Sidecar {
         let counts = Arc::new(Counts::default());
         let board = Board::new(std::time::Instant::now());
         let shared = Arc::new(Shared {
-            router: Api::new(sessions, permits, board.clone(), plan.timeout).router(),
+            router: Api::new(sessions, permits, nodes, board.clone(), plan.timeout).router(),
             requests: Semaphore::new(plan.requests_max),
             polls: Semaphore::new((plan.connections_max / 2).max(1)),
             connections: Arc::new(Semaphore::new(plan.connections_max)),

@@ -19,7 +19,7 @@ use crate::dependency::{Egress, Permits, take_back};
 use crate::drain::Drain;
 use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
-use crate::metrics::{Exposition, Others};
+use crate::metrics::{Exposition, Measures, Others};
 use crate::plan::Plan;
 use crate::rate::Sharing;
 use crate::serve::Server;
@@ -143,6 +143,17 @@ impl Gateway {
     /// Shows among the metrics what `others`, another part of the process, have counted.
     pub fn count_for(&self, others: Others) {
         self.shared.others.give(others);
+    }
+
+    /// Has `measures` asked whenever metrics are, too.
+    pub fn measure_for(&self, measures: Measures) {
+        self.shared.others.give_measures(measures);
+    }
+
+    /// Tells how the gateway is, as often as it is asked, for as long as anybody asks.
+    pub fn teller(&self) -> impl Fn() -> Status + Send + Sync + use<> {
+        let (threads, connections) = (self.threads.clone(), Arc::clone(&self.connections));
+        move || Status::of(&threads, &connections)
     }
 
     /// Where clients connect.

@@ -3,10 +3,12 @@
 mod agent;
 mod client;
 mod config;
+mod control;
 mod demo;
 mod explain;
 mod limit;
 mod log;
+mod node;
 mod online;
 mod permits;
 mod rls;
@@ -66,6 +68,9 @@ enum Command {
     /// Look at the rate limits of a running gateway, reset one for somebody, and bring limits over.
     #[command(subcommand)]
     Limit(limit::Command),
+    /// Look at the nodes of a fleet, say why they are as they are, and drain them.
+    #[command(subcommand)]
+    Node(node::Command),
     Demo(demo::Args),
     Sim(Box<sim::Args>),
     #[command(hide = true)]
@@ -117,6 +122,7 @@ fn main() -> ExitCode {
         Command::Agent(command) => agent::run(command),
         Command::Session(command) => session::run(command),
         Command::Limit(command) => limit::run(command),
+        Command::Node(command) => node::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
         Command::Sim(args) => {

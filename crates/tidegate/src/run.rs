@@ -13,13 +13,14 @@ use tidegate_gateway::metrics::Counted;
 use tidegate_gateway::plan::{AppPlan, Plan};
 use tidegate_gateway::rate::Sharing;
 use tidegate_gateway::session::fresh;
-use tidegate_store::Background;
 use tidegate_store::desk::{Backend, Desk};
+use tidegate_store::embedded::{Embedded, EmbeddedPlan};
 use tidegate_store::redis::{Redis, Use};
+use tidegate_store::{Background, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Setup, capped};
-use crate::{permits, rls, secrets};
+use crate::{control, permits, rls, secrets};
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -55,7 +56,9 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let desk = start_desk(&mut setup)?;
     // Before the gateway, so that an application that is ready finds it.
     let door = PermitDoor::default();
-    let sidecar = start_sidecar(&setup, desk.as_ref(), &door)?;
+    let nodes = start_fleet(&setup)?;
+    let fleet = nodes.as_ref().map(|nodes| nodes.fleet.clone());
+    let sidecar = start_sidecar(&setup, desk.as_ref(), &door, fleet.clone())?;
     let rls = rls::start(&mut setup)?;
     let sharing = start_sharing(&setup)?;
     if let Some(tokens) = &mut setup.gateway.rates.tokens {
@@ -63,6 +66,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     }
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
     door.open(permits::giver(gateway.permits()));
+    let control = control::start(setup.fleet.as_ref().zip(fleet), &gateway)?;
     if let Some(sidecar) = &sidecar {
         let tally = sidecar.teller();
         gateway.count_for(Box::new(move || sidecar_counts(&tally())));
@@ -96,6 +100,8 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     tracing::info!(signal = name, "draining; a second signal stops at once");
     gateway.drain();
     let finished = tokio::task::spawn_blocking(move || gateway.join());
+    // At the same time as the drain: others are to take what would have come here.
+    let finished = async { tokio::join!(finished, control::leave(control)).0 };
     tokio::select! {
         finished = finished => {
             finished.context("a gateway thread has failed")?;
@@ -147,11 +153,48 @@ fn start_sharing(setup: &Setup) -> anyhow::Result<Option<Sharing>> {
     }))
 }
 
+/// Where the nodes of a fleet are known.
+pub(crate) struct Nodes {
+    pub(crate) fleet: Fleet,
+    /// Held for as long as anybody asks.
+    _background: Option<Background>,
+}
+
+/// Where the nodes of the fleet are known, if this process is one of them or tells of them.
+fn start_fleet(setup: &Setup) -> anyhow::Result<Option<Nodes>> {
+    if setup.fleet.is_none() {
+        return Ok(None);
+    }
+    if let Some(nodes) = start_nodes(setup)? {
+        return Ok(Some(nodes));
+    }
+    // A fleet of one, and gone with it.
+    let store = Embedded::start(EmbeddedPlan::at(None)).context("the fleet cannot be kept")?;
+    Ok(Some(Nodes {
+        fleet: Fleet::Embedded(store),
+        _background: None,
+    }))
+}
+
+/// Begins to connect to where the nodes of the fleet are known, if that is not this process alone.
+pub(crate) fn start_nodes(setup: &Setup) -> anyhow::Result<Option<Nodes>> {
+    let Some(servers) = setup.store.servers(Use::Bus) else {
+        return Ok(None);
+    };
+    let plan = secrets::with_passwords(servers)?;
+    let background = Background::start().context("the fleet cannot be asked")?;
+    Ok(Some(Nodes {
+        fleet: Fleet::Redis(Redis::start(&plan, Use::Bus, &background)),
+        _background: Some(background),
+    }))
+}
+
 /// Starts what applications on this machine ask, if they may.
 pub(crate) fn start_sidecar(
     setup: &Setup,
     desk: Option<&Desk>,
     door: &PermitDoor,
+    nodes: Option<Fleet>,
 ) -> anyhow::Result<Option<Sidecar>> {
     let Some(plan) = &setup.sidecar else {
         return Ok(None);
@@ -160,7 +203,7 @@ pub(crate) fn start_sidecar(
         Some(desk) => Some((desk.clone(), mint(setup, desk)?)),
         None => None,
     };
-    let sidecar = Sidecar::start(plan.clone(), sessions, door.clone())?;
+    let sidecar = Sidecar::start(plan.clone(), sessions, door.clone(), nodes)?;
     Ok(Some(sidecar))
 }
 

@@ -3,6 +3,7 @@
 mod blobs;
 mod events;
 mod input;
+mod nodes;
 mod parts;
 mod permits;
 mod problem;
@@ -21,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode};
+use tidegate_store::Fleet;
 use tidegate_store::desk::Desk;
 
 use crate::agent::Board;
@@ -49,6 +51,8 @@ pub(crate) struct Api {
     permits: PermitDoor,
     /// What applications post of themselves.
     board: Board,
+    /// Where the nodes of the fleet are known, if they are.
+    nodes: Option<Fleet>,
     /// Longest time for an answer.
     timeout: Duration,
 }
@@ -61,10 +65,12 @@ type Route = (
 );
 
 impl Api {
-    /// The API over what keeps sessions, if anything does, what gives permits, and where readings are put.
+    /// The API over what keeps sessions and what knows nodes, if anything does, over what gives permits, and where readings
+    /// are put.
     pub(crate) const fn new(
         sessions: Option<(Desk, Mint)>,
         permits: PermitDoor,
+        nodes: Option<Fleet>,
         board: Board,
         timeout: Duration,
     ) -> Self {
@@ -72,6 +78,7 @@ impl Api {
             sessions,
             permits,
             board,
+            nodes,
             timeout,
         }
     }
@@ -90,6 +97,16 @@ impl Api {
                 StatusCode::NOT_FOUND,
                 "no_sessions",
                 "the configuration has no section [sessions]",
+            )
+        })
+    }
+
+    fn nodes(&self) -> Result<&Fleet, Problem> {
+        self.nodes.as_ref().ok_or_else(|| {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                "no_nodes",
+                "this process knows no fleet: it has no beacons to read",
             )
         })
     }
@@ -135,6 +152,13 @@ fn routes() -> Vec<Route> {
         ("/v1/users/{uid}/sign-out", &["post"], post(users::sign_out)),
         (EVENTS_PATH, &["get"], get(events::next)),
         ("/v1/events/ack", &["post"], post(events::ack)),
+        ("/v1/nodes", &["get"], get(nodes::list)),
+        ("/v1/nodes/{node}", &["get"], get(nodes::show)),
+        (
+            "/v1/nodes/{node}/drain",
+            &["put", "delete"],
+            put(nodes::drain).merge(delete(nodes::undrain)),
+        ),
         ("/v1/permits", &["post"], post(permits::acquire)),
         (
             "/v1/permits/{permit}",

@@ -22,6 +22,9 @@ pub(crate) struct UserRef(pub(crate) Uid);
 /// The name of an attribute in the path.
 pub(crate) struct NameRef(pub(crate) Name);
 
+/// The node in the path.
+pub(crate) struct NodeRef(pub(crate) Name);
+
 /// The permit in the path.
 pub(crate) struct PermitRef(pub(crate) String);
 
@@ -104,6 +107,17 @@ impl FromRequestParts<Arc<Api>> for PermitRef {
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Problem> {
         part(parts, "permit").await.map(Self)
+    }
+}
+
+impl FromRequestParts<Arc<Api>> for NodeRef {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Problem> {
+        let text = part(parts, "node").await?;
+        Name::new(&text)
+            .map(Self)
+            .map_err(|why| Problem::invalid("node", why.to_string()))
     }
 }
 

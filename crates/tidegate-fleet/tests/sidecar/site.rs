@@ -69,7 +69,7 @@ fn start_over(plan: SidecarPlan, desk: DeskPlan) -> Result<Sidecar, SidecarError
             successor: number.to_string().into_bytes(),
         }
     });
-    Sidecar::start(plan, Some((desk, mint)), PermitDoor::default())
+    Sidecar::start(plan, Some((desk, mint)), PermitDoor::default(), None)
 }
 
 impl Site {

@@ -13,7 +13,9 @@ mod sessions;
 mod store;
 
 pub use crate::metrics::exposition::{CONTENT_TYPE, Exposition};
-pub use crate::metrics::others::{Counted, CountedRow, Others, Place};
+pub use crate::metrics::others::{
+    Counted, CountedRow, Measured, MeasuredRow, Measures, Others, Place,
+};
 pub(crate) use crate::metrics::rates::RATE_COUNTS;
 pub use crate::metrics::recorder::Recorder;
 pub(crate) use crate::metrics::recorder::{

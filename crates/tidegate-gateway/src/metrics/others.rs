@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::metrics::exposition::{Source, counter};
+use crate::metrics::exposition::{Source, counter, gauge};
 
 /// A count of another part of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,29 @@ pub type CountedRow = (Vec<(&'static str, String)>, u64);
 /// Asks another part of the process what it has counted.
 pub type Others = Box<dyn Fn() -> Vec<Counted> + Send + Sync>;
 
+/// What another part of the process measures: it may go up and down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The metric's name.
+    pub name: &'static str,
+    /// What it measures.
+    pub help: &'static str,
+    /// What was measured last: one row, or one for each set of labels.
+    pub rows: Vec<MeasuredRow>,
+}
+
+/// A row of a measure: its labels, which no client may choose, and its value.
+pub type MeasuredRow = (Vec<(&'static str, String)>, f64);
+
+/// Asks another part of the process what it measures.
+pub type Measures = Box<dyn Fn() -> Vec<Measured> + Send + Sync>;
+
 /// The place for the other parts of the process.
 #[derive(Default)]
-pub struct Place(Mutex<Vec<Others>>);
+pub struct Place {
+    counts: Mutex<Vec<Others>>,
+    measures: Mutex<Vec<Measures>>,
+}
 
 impl Counted {
     /// A count without labels.
@@ -42,13 +62,24 @@ impl Counted {
 impl Place {
     /// Has `others` asked whenever metrics are, too.
     pub(crate) fn give(&self, others: Others) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(others);
     }
 
+    /// Has `measures` asked whenever metrics are, too.
+    pub(crate) fn give_measures(&self, measures: Measures) {
+        let mut all = self.measures.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(measures);
+    }
+
     fn all(&self) -> Vec<Counted> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().flat_map(|others| others()).collect()
+    }
+
+    fn all_measures(&self) -> Vec<Measured> {
+        let all = self.measures.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().flat_map(|measures| measures()).collect()
     }
 }
 
@@ -72,6 +103,16 @@ impl Source {
                     .map(|(name, value)| (*name, value.as_str()))
                     .collect();
                 rows.count(&labels, *count)?;
+            }
+        }
+        for measured in shared.others.all_measures() {
+            let mut rows = gauge(encoder, measured.name, measured.help)?;
+            for (labels, value) in &measured.rows {
+                let labels: Vec<_> = labels
+                    .iter()
+                    .map(|(name, value)| (*name, value.as_str()))
+                    .collect();
+                rows.gauge(&labels, *value)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! and suggestions for misspelt keys come from it. What a key means is said in the document.
 
 pub(crate) mod dependency;
+pub(crate) mod fleet;
 pub(crate) mod rates;
 pub(crate) mod rls;
 pub(crate) mod sessions;
@@ -510,6 +511,7 @@ mod tests {
         ("[rls]", rls::RLS),
         ("[[rls.limit]]", rls::RLS_LIMIT),
         ("[rls.limit.descriptor]", rls::RLS_ENTRY),
+        ("[fleet]", fleet::FLEET),
         ("[store]", sessions::STORE),
         ("[store.USE]", sessions::STORE_USE),
         ("[sessions]", sessions::SESSIONS),

@@ -9,6 +9,7 @@ mod dependency;
 mod durability;
 mod file;
 mod files;
+mod fleet;
 mod keys;
 mod limit;
 mod listener;
@@ -35,6 +36,7 @@ use toml::de::DeTable;
 
 pub(crate) use durability::show as show_durability;
 pub(crate) use file::read;
+pub(crate) use fleet::FleetPlan;
 pub(crate) use limit::capped;
 use problem::Problems;
 pub(crate) use problem::Refused;
@@ -71,6 +73,8 @@ pub(crate) struct Setup {
     pub(crate) sidecar: Option<SidecarPlan>,
     /// What proxies that speak Envoy's protocol may ask, if they may.
     pub(crate) rls: Option<RlsPlan>,
+    /// What this node is in its fleet, if it is in any.
+    pub(crate) fleet: Option<FleetPlan>,
 }
 
 /// The setup that the file called `file` with content `text` and `flags` make together.
@@ -96,7 +100,7 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 }
 
 /// The tables of a configuration.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "listen",
     "admin",
     "trust",
@@ -110,6 +114,7 @@ const TABLES: [&str; 14] = [
     "network",
     "tokens",
     "rls",
+    "fleet",
     "app",
 ];
 
@@ -131,7 +136,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let own: Vec<_> = admin.into_iter().chain([listener.address]).collect();
     let store = store::store(&top, app::workers_stated(&top), problems);
     let sessions = sessions::sessions(&top, &store, problems);
-    let wanted = sessions.is_some() || top.has("dependency");
+    let wanted = sessions.is_some() || top.has("dependency") || top.has("fleet");
     let sidecar = sidecar::sidecar(&top, &own, wanted, problems);
     let beside = sidecar.as_ref().map(|sidecar| &sidecar.listen);
     let mut taken: Vec<_> = own
@@ -182,6 +187,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         sessions,
         sidecar,
         rls,
+        fleet: fleet::fleet(&top, problems),
     }
 }
 

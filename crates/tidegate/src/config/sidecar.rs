@@ -29,8 +29,8 @@ pub(crate) fn sidecar(
     if !wanted {
         problems.add(
             &node.origin,
-            "[sidecar] has no effect: there are no sessions to ask for, and no permits",
-            "add a section [sessions] or a [[dependency]], or remove [sidecar]",
+            "[sidecar] has no effect: there are no sessions to ask for, no permits and no fleet",
+            "add a section [sessions], a [fleet] or a [[dependency]], or remove [sidecar]",
         );
     }
     Some(SidecarPlan {

@@ -16,7 +16,7 @@ use tidegate_core::queue::Discipline;
 use tidegate_gateway::plan::{AppPlan, Mode, RoutePlan};
 use tidegate_gateway::session::Need;
 
-use super::{Setup, limit};
+use super::{FleetPlan, Setup, limit};
 
 /// Displays a [`Setup`] in terms of what will happen.
 pub(crate) struct Summary<'p>(pub(crate) &'p Setup);
@@ -45,7 +45,39 @@ impl fmt::Display for Summary<'_> {
         plan.apps.iter().try_for_each(|app| show_app(f, app))?;
         dependencies::show(f, &plan.dependencies)?;
         rates::show(f, plan)?;
-        rls::show(f, self.0.rls.as_ref())
+        rls::show(f, self.0.rls.as_ref())?;
+        show_fleet(f, self.0.fleet.as_ref())
+    }
+}
+
+fn show_fleet(f: &mut fmt::Formatter<'_>, fleet: Option<&FleetPlan>) -> fmt::Result {
+    let Some(fleet) = fleet else {
+        return Ok(());
+    };
+    let node = fleet
+        .node
+        .as_ref()
+        .map_or("the machine's name", |name| name.as_str());
+    writeln!(f, "\nfleet")?;
+    let leads = if fleet.leads {
+        "may lead"
+    } else {
+        "never leads"
+    };
+    writeln!(f, "  node      {node}, {leads}")?;
+    if fleet.sessions_in_heap {
+        writeln!(
+            f,
+            "  sessions  in the application's memory: slowed when it is full, never taken out"
+        )?;
+    }
+    match &fleet.decision_log {
+        Some(path) => writeln!(
+            f,
+            "  decisions in {}, opened again on SIGHUP",
+            path.display()
+        ),
+        None => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tidegate_core::session::{SessionId, Uid};
 use tidegate_gateway::session::draw_line;
 
-use door::Door;
+pub(crate) use door::Door;
 
 /// Characters that are said of what may be a secret.
 const SHOWN_CHARS: usize = 4;
@@ -91,12 +91,12 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show { session, place } => {
             let path = session_path(&session)?;
             let answer = Door::open(&place)?.ask("GET", &format!("{path}?touch=false"), None)?;
-            print(&place, &answer, show::session)
+            place.print(&answer, show::session)
         }
         Command::List { uid, place } => {
             let path = user_path(&uid)?;
             let answer = Door::open(&place)?.ask("GET", &format!("{path}/sessions"), None)?;
-            print(&place, &answer, show::list)
+            place.print(&answer, show::list)
         }
         Command::SignOut {
             uid,
@@ -128,7 +128,7 @@ fn sign_out(
     ))?;
     let body = except.map_or_else(|| json!({}), |session| json!({ "except": session }));
     let answer = door.ask("POST", &format!("{path}/sign-out"), Some(&body))?;
-    print(place, &answer, |answer| show::signed_out(uid, answer))
+    place.print(&answer, |answer| show::signed_out(uid, answer))
 }
 
 fn destroy(session: &str, consent: &Consent, place: &Place) -> anyhow::Result<ExitCode> {
@@ -141,7 +141,7 @@ fn destroy(session: &str, consent: &Consent, place: &Place) -> anyhow::Result<Ex
         consent.ask(&format!("End session {session} of {whose}?"))?;
     }
     let answer = door.ask("DELETE", &path, None)?;
-    print(place, &answer, |answer| {
+    place.print(&answer, |answer| {
         let existed = answer["existed"].as_bool() == Some(true);
         let said = if existed {
             "is ended"
@@ -179,15 +179,18 @@ fn user_path(uid: &str) -> anyhow::Result<String> {
     Ok(path)
 }
 
-fn print(
-    place: &Place,
-    answer: &Value,
-    show: impl FnOnce(&Value) -> String,
-) -> anyhow::Result<ExitCode> {
-    if place.json {
-        return crate::print(&serde_json::to_string_pretty(answer)?);
+impl Place {
+    /// Prints `answer` as it was asked for: as JSON, or for people as `show` has it.
+    pub(crate) fn print(
+        &self,
+        answer: &Value,
+        show: impl FnOnce(&Value) -> String,
+    ) -> anyhow::Result<ExitCode> {
+        if self.json {
+            return crate::print(&serde_json::to_string_pretty(answer)?);
+        }
+        crate::print(show(answer).trim_end())
     }
-    crate::print(show(answer).trim_end())
 }
 
 impl Consent {

@@ -1,0 +1,238 @@
+//! This node in its fleet: what the gateway says of itself is its beacon, and it may decide for all.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tidegate_core::health::{Dimension, Load, Settings, Signal};
+use tidegate_core::session::Name;
+use tidegate_core::time::Mono;
+use tidegate_fleet::control::{
+    DecisionLog, Gauge, Said, Standing, Station, StationPlan, gauges, run,
+};
+use tidegate_gateway::Gateway;
+use tidegate_gateway::metrics::{Counted, Measured};
+use tidegate_gateway::status::{AppStatus, Status};
+use tidegate_store::{Fleet, Node};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
+
+use crate::config::FleetPlan;
+
+/// Where Linux has the machine's name.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+/// Longest wait for the store, each time it is asked: four times in a second must fit.
+const STORE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Longest wait at the end until the fleet has been told that the node leaves.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+/// What runs for it.
+pub(crate) struct Control {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+    gauges: Arc<Mutex<Vec<Gauge>>>,
+    log: Option<DecisionLog>,
+}
+
+/// Starts what `setup` asks for, if it does, and has `gateway` tell of it among its metrics.
+pub(crate) fn start(
+    setup: Option<(&FleetPlan, Fleet)>,
+    gateway: &Gateway,
+) -> anyhow::Result<Option<Control>> {
+    let Some((plan, fleet)) = setup else {
+        return Ok(None);
+    };
+    let control = Control::start(plan, fleet, gateway.teller())?;
+    gateway.count_for(Box::new(control.counts()));
+    gateway.measure_for(Box::new(control.measures()));
+    Ok(Some(control))
+}
+
+/// Tells the fleet that the node leaves, if it is in any, within reason.
+pub(crate) async fn leave(control: Option<Control>) {
+    if let Some(control) = control {
+        control.leave().await;
+    }
+}
+
+impl Control {
+    /// Starts it in a thread of its own: it goes on while the gateway is busy. `status` tells how the gateway is.
+    fn start(
+        plan: &FleetPlan,
+        fleet: Fleet,
+        status: impl Fn() -> Status + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let name = match &plan.node {
+            Some(name) => name.clone(),
+            None => host_name()?,
+        };
+        let log = match &plan.decision_log {
+            Some(path) => {
+                let log = DecisionLog::open(path);
+                Some(log.with_context(|| format!("cannot write decisions to {}", path.display()))?)
+            }
+            None => None,
+        };
+        let station = Station::new(
+            StationPlan {
+                node: Node {
+                    id: name,
+                    incarnation: RandomState::new().hash_one(0),
+                },
+                may_lead: plan.leads,
+                settings: Settings::default(),
+                timeout: STORE_TIMEOUT,
+            },
+            fleet,
+            log.clone(),
+        );
+        let (stop, stopped) = oneshot::channel();
+        let sender = watch::Sender::new(Standing::SILENCE);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heap = plan.sessions_in_heap;
+        let (look, reopen) = (Arc::clone(&told), log.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start a runtime for the fleet")?;
+        let work = async move {
+            let begun = Instant::now();
+            // Not from 0: what was read before the first tick has an age.
+            let clock = move || Mono::from_millis(60_000) + begun.elapsed();
+            let read = move |now| said(&status(), heap, now);
+            let look = move |station: &Station, now| {
+                *look.lock().unwrap_or_else(PoisonError::into_inner) = gauges(station, now);
+            };
+            tokio::select! {
+                () = run(station, clock, read, look, sender, stopped) => {}
+                never = reopen_on_hangup(reopen) => match never {},
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("tidegate-fleet".to_owned())
+            .spawn(move || runtime.block_on(work))
+            .context("cannot start a thread for the fleet")?;
+        Ok(Self {
+            stop,
+            thread,
+            gauges: told,
+            log,
+        })
+    }
+
+    /// What it counts, as often as it is asked.
+    fn counts(&self) -> impl Fn() -> Vec<Counted> + Send + Sync + use<> {
+        let (gauges, log) = (Arc::clone(&self.gauges), self.log.clone());
+        move || {
+            let mut all: Vec<Counted> = taken(&gauges, true)
+                .into_iter()
+                .map(|gauge| Counted {
+                    // The exposition adds it again.
+                    name: gauge.name.trim_end_matches("_total"),
+                    help: gauge.help,
+                    rows: (gauge.rows.into_iter())
+                        .map(|(labels, value)| (labels, value as u64))
+                        .collect(),
+                })
+                .collect();
+            if let Some(log) = &log {
+                let row = |result, count| (vec![("result", String::from(result))], count);
+                all.push(Counted {
+                    name: "tidegate_fleet_decisions",
+                    help: "Decisions about nodes, by whether they were written down",
+                    rows: vec![row("written", log.written()), row("lost", log.lost())],
+                });
+            }
+            all
+        }
+    }
+
+    /// What it measures, as often as it is asked.
+    fn measures(&self) -> impl Fn() -> Vec<Measured> + Send + Sync + use<> {
+        let gauges = Arc::clone(&self.gauges);
+        move || {
+            let all = taken(&gauges, false).into_iter();
+            all.map(|gauge| Measured {
+                name: gauge.name,
+                help: gauge.help,
+                rows: gauge.rows,
+            })
+            .collect()
+        }
+    }
+
+    /// Tells the fleet that the node leaves, within reason.
+    async fn leave(self) {
+        let _ = self.stop.send(());
+        let thread = self.thread;
+        let left = tokio::task::spawn_blocking(move || thread.join());
+        if tokio::time::timeout(LEAVE_WITHIN, left).await.is_err() {
+            tracing::warn!("the fleet has not heard that this node leaves: it will notice");
+        }
+    }
+}
+
+/// What the log rotation sends when it has moved a file away.
+async fn reopen_on_hangup(log: Option<DecisionLog>) -> std::convert::Infallible {
+    let (Some(log), Ok(mut hangups)) = (log, signal(SignalKind::hangup())) else {
+        return std::future::pending().await;
+    };
+    loop {
+        hangups.recv().await;
+        log.reopen();
+    }
+}
+
+fn taken(gauges: &Mutex<Vec<Gauge>>, is_counter: bool) -> Vec<Gauge> {
+    let all = gauges.lock().unwrap_or_else(PoisonError::into_inner);
+    let those = all.iter().filter(|gauge| gauge.is_counter == is_counter);
+    those.cloned().collect()
+}
+
+fn host_name() -> anyhow::Result<Name> {
+    let text = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
+    match Name::new(text.trim()) {
+        Ok(name) => Ok(name),
+        Err(_) => bail!("the machine has no name that a node can have: set node in [fleet]"),
+    }
+}
+
+/// What the gateway says of itself: how full its applications are, the fullest of them.
+fn said(status: &Status, keeps_sessions: bool, now: Mono) -> Said {
+    let mut signals = Vec::new();
+    for app in &status.apps {
+        let read = |dimension, value: u32, limit: u32| {
+            Signal::read(dimension, f64::from(value), f64::from(limit), now)
+        };
+        signals.push(read(Dimension::Inflight, app.in_flight, app.limit));
+        if app.queue_bound > 0 {
+            signals.push(read(Dimension::Queue, app.queued, app.queue_bound));
+        }
+    }
+    let inside = status.apps.iter().map(|app| app.in_flight).sum();
+    Said {
+        signals,
+        load: load(&status.apps, now),
+        inflight: Some(inside),
+        keeps_sessions,
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Said::nothing()
+    }
+}
+
+fn load(apps: &[AppStatus], now: Mono) -> Option<Load> {
+    let completed: f64 = apps.iter().map(|app| app.throughput_per_second).sum();
+    let full = apps.iter().filter(|app| app.limit > 0);
+    let utilisation = full
+        .map(|app| f64::from(app.in_flight) / f64::from(app.limit))
+        .fold(0.0, f64::max);
+    (completed > 0.0).then_some(Load {
+        offered_rps: completed,
+        completed_rps: completed,
+        error_ratio: 0.0,
+        utilisation,
+        at: now,
+    })
+}

@@ -1,0 +1,410 @@
+//! Nodes for people to read.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate_lab::text::escaped;
+
+/// A table of all nodes, below what is said of the fleet.
+pub(super) fn list(answer: &Value) -> String {
+    let nodes = answer["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut page = fleet(&answer["fleet"]);
+    if nodes.is_empty() {
+        page += "no node has been heard of within the last minute";
+        return page;
+    }
+    let headings = [
+        "node", "state", "weight", "left", "least of", "used", "for", "beacon", "notes",
+    ];
+    let mut rows = vec![headings.map(str::to_owned)];
+    rows.extend(nodes.iter().map(row));
+    let widths: Vec<usize> = (0..headings.len())
+        .map(|column| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or_default()
+        })
+        .collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        let _ = writeln!(page, "{}", line.join("  ").trim_end());
+    }
+    page
+}
+
+fn row(node: &Value) -> [String; 9] {
+    let text = |member: &str| node[member].as_str().map_or_else(dash, escaped);
+    [
+        text("node"),
+        text("state"),
+        node["weight"].to_string(),
+        node["headroom"]
+            .as_f64()
+            .map_or_else(dash, |left| format!("{:.0} %", left * 100.0)),
+        text("dimension"),
+        used(node).unwrap_or_else(dash),
+        lasting(&node["for_ms"]).unwrap_or_else(dash),
+        node["beacon_age_ms"].as_u64().map_or_else(
+            || "silent".to_owned(),
+            |age| format!("{:.1} s ago", age as f64 / 1_000.0),
+        ),
+        notes(node),
+    ]
+}
+
+fn notes(node: &Value) -> String {
+    let mut notes = Vec::new();
+    if node["source"] == "local" {
+        notes.push("by itself".to_owned());
+    }
+    if let Some(guard) = node["guard"].as_str() {
+        notes.push(format!("kept in ({})", escaped(guard)));
+    }
+    if let Some(drain) = node["drain"].as_object() {
+        let by = drain["by"].as_str().map(escaped).unwrap_or_default();
+        let is_done = drain["is_done"].as_bool() == Some(true);
+        let word = if is_done { "drained" } else { "to be drained" };
+        let until = match drain.get("left_ms").and_then(Value::as_u64) {
+            Some(left) => format!(" for {} yet", short(left)),
+            None => String::new(),
+        };
+        notes.push(format!("{word} by {by}{until}"));
+    }
+    notes.join(", ")
+}
+
+/// What the leader says of the fleet, in lines.
+fn fleet(fleet: &Value) -> String {
+    if fleet.is_null() {
+        return "nobody leads: every node goes by what it reads itself, and is stressed at most\n\n"
+            .to_owned();
+    }
+    let leader = escaped(fleet["by"].as_str().unwrap_or_default());
+    let nodes = match fleet["nodes"].as_u64() {
+        Some(1) => "1 node".to_owned(),
+        _ => format!("{} nodes", fleet["nodes"]),
+    };
+    let mut page = format!(
+        "{nodes}, {} heard of, {} out, {} drained; {leader} leads\n",
+        fleet["heard"], fleet["out"], fleet["drained"]
+    );
+    if let Some(utilisation) = fleet["utilisation"].as_f64() {
+        let spare = fleet["spare_rps"].as_f64();
+        let spare = spare.map_or_else(String::new, |rps| format!(", {rps:.0} requests/s to spare"));
+        let _ = writeln!(page, "{:.0} % used{spare}", utilisation * 100.0);
+    }
+    if let Some(sentence) = frozen(fleet) {
+        let _ = writeln!(page, "{sentence}");
+    }
+    page.push('\n');
+    page
+}
+
+/// Why moving load from node to node does not help, if so.
+fn frozen(fleet: &Value) -> Option<String> {
+    let freeze = fleet["freeze"].as_str()?;
+    let admission = fleet["admission"].as_f64().unwrap_or(1.0);
+    let let_in = if admission < 1.0 {
+        format!(
+            " The fleet could do with {:.0} % of the usual instead.",
+            admission * 100.0
+        )
+    } else {
+        String::new()
+    };
+    let why = match freeze {
+        "dependency" => {
+            let shared = &fleet["shared"];
+            let dimension = shared["dimension"].as_str().unwrap_or("something");
+            let lasting = lasting(&shared["for_ms"]);
+            let since = lasting.map_or_else(String::new, |span| format!(" for {span}"));
+            format!(
+                "A shared dependency is in trouble: {} got worse on many nodes at once{since}. Nobody is taken out \
+                 for that.",
+                meaning(dimension)
+            )
+        }
+        "stressed" => {
+            "More than half of what the fleet can do is stressed, so weights follow capacity alone."
+                .to_owned()
+        }
+        "panic" => "Less than half of the fleet is heard of, so everybody is in with full weight."
+            .to_owned(),
+        guard => format!("The guard keeps saturated nodes in: {}.", guarding(guard)),
+    };
+    Some(why + &let_in)
+}
+
+/// A node, in sentences.
+pub(super) fn why(answer: &Value) -> String {
+    let (fleet, node) = (&answer["fleet"], &answer["node"]);
+    let name = escaped(node["node"].as_str().unwrap_or_default());
+    let state = node["state"].as_str().unwrap_or_default();
+    let lasting_in = lasting(&node["for_ms"]).map_or_else(String::new, |it| format!(" for {it}"));
+    let mut page = format!(
+        "{name} is {}{lasting_in}, with weight {} of 100.\n",
+        escaped(state),
+        node["weight"]
+    );
+    let mut say = |sentence: String| {
+        let _ = writeln!(page, "{sentence}");
+    };
+    if state == "unknown" {
+        say(
+            "Nothing is known that could tell how full it is. Silence counts as healthy."
+                .to_owned(),
+        );
+    }
+    if let Some(dimension) = node["dimension"].as_str() {
+        let used = used(node).map_or_else(String::new, |used| format!(": {used}"));
+        let since =
+            lasting(&node["binding_for_ms"]).map_or_else(String::new, |it| format!(", for {it}"));
+        say(format!(
+            "What it has least of is {}{used}{since}.",
+            meaning(dimension)
+        ));
+    }
+    if let Some(left) = node["headroom"].as_f64() {
+        say(format!(
+            "{:.0} % of it is left, smoothed: below 45 % a node is stressed, below 20 % twice it is saturated, and above \
+             55 % for six seconds it is healthy again.",
+            left * 100.0
+        ));
+    }
+    if let Some(guard) = node["guard"].as_str() {
+        say(format!(
+            "By itself it would be out, but {}.",
+            guarding(guard)
+        ));
+    }
+    if node["source"] == "local" {
+        let whom = if fleet.is_null() {
+            "nobody leads"
+        } else {
+            "the leader does not know it yet"
+        };
+        say(format!(
+            "It says so itself, since {whom}; by itself a node is stressed at most."
+        ));
+    }
+    say(heard(node));
+    if let Some(confidence) = node["confidence"].as_f64().filter(|share| *share < 1.0) {
+        say(format!(
+            "Of what is looked for there, {:.0} % is known.",
+            confidence * 100.0
+        ));
+    }
+    if let Some(sentence) = frozen(fleet) {
+        say(sentence);
+    }
+    if let Some(drain) = node["drain"].as_object() {
+        say(drained(drain));
+    }
+    page
+}
+
+fn heard(node: &Value) -> String {
+    match node["beacon_age_ms"].as_u64() {
+        Some(age) => format!("It was heard of {:.1} s ago.", age as f64 / 1_000.0),
+        None => "It is silent: no beacon of it counts any more.".to_owned(),
+    }
+}
+
+fn drained(drain: &serde_json::Map<String, Value>) -> String {
+    let text = |member: &str| drain.get(member).and_then(Value::as_str).map(escaped);
+    let by = text("by").unwrap_or_default();
+    let why = text("why").map_or_else(String::new, |why| format!(" ({why})"));
+    let until = match drain.get("left_ms").and_then(Value::as_u64) {
+        Some(left) => format!("for {} yet", short(left)),
+        None => "until that is taken back".to_owned(),
+    };
+    if drain.get("is_done").and_then(Value::as_bool) == Some(true) {
+        format!(
+            "{by} has it drained{why}, {until}: it gets nothing new, and what is there ends by itself."
+        )
+    } else {
+        format!(
+            "{by} wants it drained{why}, {until}; that has not happened yet, or it is the last node."
+        )
+    }
+}
+
+fn meaning(dimension: &str) -> String {
+    let said = match dimension {
+        "threads" => "its workers",
+        "queue" => "the queue before its workers",
+        "pool" => "its pool of connections",
+        "inflight" => "requests inside the application",
+        "latency" => "the time that answers take",
+        "gc" => "the time that garbage collection takes",
+        "oldgen" => "memory after a collection",
+        "cpu" => "its processors",
+        "psi_cpu" => "waiting for a processor",
+        "psi_memory" => "waiting for memory",
+        "psi_io" => "waiting for disks",
+        "steal" => "what its host takes away",
+        "load" => "the load of its host",
+        "downstream" => "calls to what it depends on",
+        _ => "something",
+    };
+    format!("{said} ({})", escaped(dimension))
+}
+
+fn guarding(guard: &str) -> String {
+    let said = match guard {
+        "fraction" => "as many nodes are out as may be",
+        "capacity" => "the others could not carry what comes",
+        "last" => "there is no other",
+        "silence" => "too few others are heard of",
+        "sessions" => "sessions live in its memory, so it is slowed and not taken out",
+        "dependency" => {
+            "many nodes suffer from the same, so it is a shared dependency and not this node"
+        }
+        "rest" => "it was put back a moment ago",
+        "panic" => "less than half of the fleet is heard of",
+        _ => "the guard says so",
+    };
+    format!("{said} ({})", escaped(guard))
+}
+
+/// How much of how much, with the unit of the dimension.
+fn used(node: &Value) -> Option<String> {
+    let (value, limit) = (node["value"].as_f64()?, node["limit"].as_f64()?);
+    let of = |unit: &str| format!("{} of {}{unit}", plain(value), plain(limit));
+    Some(match node["dimension"].as_str()? {
+        "latency" => of(" ms"),
+        "oldgen" => format!(
+            "{:.0} of {:.0} MiB",
+            value / 1_048_576.0,
+            limit / 1_048_576.0
+        ),
+        "psi_cpu" | "psi_memory" | "psi_io" | "steal" | "gc" | "downstream" => {
+            format!("{:.0} of {:.0} %", value * 100.0, limit * 100.0)
+        }
+        _ => of(""),
+    })
+}
+
+fn plain(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn lasting(millis: &Value) -> Option<String> {
+    millis.as_u64().map(short)
+}
+
+/// To the second, or to the minute after an hour.
+fn short(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    let seconds = if seconds >= 3_600 {
+        seconds / 60 * 60
+    } else {
+        seconds
+    };
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer() -> Value {
+        json!({
+            "fleet": {
+                "by": "shop-1", "nodes": 3, "heard": 2, "out": 0, "drained": 1, "utilisation": 0.81,
+                "spare_rps": 12.5, "admission": 0.62, "freeze": "dependency",
+                "shared": { "dimension": "pool", "for_ms": 14_900 },
+            },
+            "nodes": [
+                {
+                    "node": "shop-1", "state": "stressed", "source": "control", "weight": 70, "headroom": 0.114,
+                    "dimension": "pool", "value": 20, "limit": 20, "binding_for_ms": 9_000, "for_ms": 12_300,
+                    "confidence": 0.75, "guard": "dependency", "beacon_age_ms": 400, "drain": null,
+                },
+                {
+                    "node": "shop-2", "state": "unknown", "source": "control", "weight": 100, "headroom": null,
+                    "dimension": null, "value": null, "limit": null, "for_ms": 4_000_000, "beacon_age_ms": null,
+                    "guard": null, "drain": { "by": "kim", "why": "new disk", "left_ms": 61_000, "is_done": true },
+                },
+            ],
+        })
+    }
+
+    #[test]
+    fn a_list_says_what_binds_and_who_is_silent_or_drained() {
+        let page = list(&answer());
+
+        let lines: Vec<&str> = page.lines().collect();
+        assert_eq!(
+            lines[0],
+            "3 nodes, 2 heard of, 0 out, 1 drained; shop-1 leads"
+        );
+        assert_eq!(lines[1], "81 % used, 12 requests/s to spare");
+        assert!(
+            lines[2]
+                .starts_with("A shared dependency is in trouble: its pool of connections (pool)")
+        );
+        assert!(lines[2].ends_with("The fleet could do with 62 % of the usual instead."));
+        let first: Vec<&str> = lines[5]
+            .split("  ")
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .collect();
+        let expected = [
+            "shop-1",
+            "stressed",
+            "70",
+            "11 %",
+            "pool",
+            "20 of 20",
+            "12s",
+            "0.4 s ago",
+            "kept in (dependency)",
+        ];
+        assert_eq!(first, expected);
+        assert!(lines[6].contains("silent") && lines[6].contains("drained by kim for 1m 1s yet"));
+        assert!(lines[6].contains("1h 6m "), "{}", lines[6]);
+    }
+
+    #[test]
+    fn why_is_said_in_sentences() {
+        let all = answer();
+        let first = why(&json!({ "fleet": all["fleet"], "node": all["nodes"][0] }));
+
+        assert!(first.starts_with("shop-1 is stressed for 12s, with weight 70 of 100.\n"));
+        for said in [
+            "What it has least of is its pool of connections (pool): 20 of 20, for 9s.",
+            "11 % of it is left",
+            "By itself it would be out, but many nodes suffer from the same, so it is a shared dependency",
+            "Of what is looked for there, 75 % is known.",
+            "A shared dependency is in trouble",
+        ] {
+            assert!(first.contains(said), "{said} in {first}");
+        }
+        let second = why(&json!({ "fleet": null, "node": all["nodes"][1] }));
+        assert!(second.contains("Silence counts as healthy."));
+        assert!(second.contains("kim has it drained (new disk), for 1m 1s yet"));
+        assert!(second.contains("no beacon of it counts"));
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_move_the_cursor() {
+        let mut all = answer();
+        all["nodes"][1]["drain"]["by"] = json!("\u{1b}[2J");
+
+        assert!(!list(&all).contains('\u{1b}'));
+    }
+}
