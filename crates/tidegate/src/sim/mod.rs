@@ -1,5 +1,6 @@
 //! `tidegate sim`: scenarios in virtual time, over the very code that decides in the gateway.
 
+mod decisions;
 mod jobs;
 mod outputs;
 mod play;

@@ -1,8 +1,9 @@
-//! `tidegate sim replay`: takes the decisions of a running gateway once more and compares.
+//! `tidegate sim replay`: takes the decisions of a running gateway once more and compares. Those about requests are
+//! here, those about nodes in `decisions`.
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,6 +14,8 @@ use tidegate_core::journal::{
     Decoder, End, Fault, FaultKind, Header, Item, Outcome, Record, Replay,
 };
 use tidegate_core::time::Mono;
+
+use super::decisions;
 
 /// A record's check is one byte, and runs on: damage that one misses passes as many more with a
 /// chance of 1 in 4 billion.
@@ -30,7 +33,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// 2: the log is damaged or cannot be read, or one did not where the log breaks off and may be damaged.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What `decision_log` of an application names.
+    /// What `decision_log` of an application or of `[fleet]` names.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Print every event with what was decided on it.
@@ -41,9 +44,18 @@ pub(crate) struct Args {
 /// Replays what `args` name.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = args.file.display();
-    let mut file = File::open(&args.file).with_context(|| format!("cannot read {path}"))?;
+    let file = File::open(&args.file).with_context(|| format!("cannot read {path}"))?;
+    let mut file = BufReader::with_capacity(PIECE_BYTES, file);
     let mut out = BufWriter::new(io::stdout().lock());
-    let outcome = replay(&mut file, args, &mut out);
+    let begin = file
+        .fill_buf()
+        .with_context(|| format!("cannot read {path}"))?;
+    // One is lines of JSON; the other begins with its mark.
+    let outcome = if begin.first() == Some(&b'{') {
+        decisions::replay(&mut file, &args.file, args.events, &mut out).map_err(Stop::from)
+    } else {
+        replay(&mut file, args, &mut out)
+    };
     match outcome.and_then(|code| out.flush().map(|()| code).map_err(Stop::from)) {
         Ok(code) => Ok(code),
         Err(Stop::Fault(fault)) => Err(fault).with_context(|| format!("cannot replay {path}")),
