@@ -21,6 +21,7 @@ mod limits;
 mod limits_fleet;
 mod limits_who;
 mod metrics;
+mod nodes;
 mod process;
 mod rls;
 mod run;
