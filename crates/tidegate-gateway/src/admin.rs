@@ -25,7 +25,7 @@ use tracing::warn;
 use crate::connections::Connections;
 use crate::context::{Shared, Thread};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
-use crate::own::state_json;
+use crate::own::{state_json, verdict_answer};
 use crate::rate::{inspect, tick};
 use crate::status::Status;
 use crate::threads::{Stage, runtime, stopped};
@@ -42,7 +42,8 @@ const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 /// Pause after the system could not give us a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-const INDEX: &str = "Tidegate\n\n/metrics\n/status.json\n/healthz\n/readyz\n/limits/NAME\n";
+const INDEX: &str =
+    "Tidegate\n\n/metrics\n/status.json\n/healthz\n/readyz\n/verdict\n/limits/NAME\n";
 
 /// What the admin listener shows.
 pub(crate) struct Admin {
@@ -112,6 +113,8 @@ impl Admin {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD_TIMEOUT)
+                    // Of the balancers that may ask for a verdict here, one minds how its header is written.
+                    .title_case_headers(true)
                     .serve_connection(TokioIo::new(stream), service);
                 // How an operator's connection ends is of no interest.
                 drop(timeout(LIFETIME_MAX, connection).await);
@@ -161,6 +164,7 @@ impl Admin {
                 "application/json",
                 state_json(shared),
             ),
+            "/verdict" => verdict_answer(shared, request.uri().query()).map(Full::new),
             _ => page(StatusCode::NOT_FOUND, "text/plain", INDEX),
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tidegate_core::rng::Rng;
 use tidegate_core::session::Fields;
 use tidegate_core::time::{Mono, Wall};
+use tidegate_http::verdict::Board;
 use tidegate_store::desk::Desk;
 use tokio::runtime::Handle;
 
@@ -46,6 +47,8 @@ pub struct Shared {
     pub rates: Rates,
     /// Where sessions are kept, if they are.
     pub desk: Option<Desk>,
+    /// What balancers are told of this node.
+    pub board: Arc<Board>,
     /// Another part of the process that counts.
     pub others: Place,
     draining: AtomicBool,
@@ -147,6 +150,7 @@ impl Shared {
             clock,
             cohorts: Cohorts::default(),
             desk,
+            board: Arc::default(),
             others: Place::default(),
             draining: AtomicBool::new(false),
         }

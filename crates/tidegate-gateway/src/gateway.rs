@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tidegate_http::local::{Listen, ListenError};
+use tidegate_http::verdict::Board;
 use tidegate_store::desk::Desk;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -154,6 +155,9 @@ impl Gateway {
     pub fn teller(&self) -> impl Fn() -> Status + Send + Sync + use<> {
         let (threads, connections) = (self.threads.clone(), Arc::clone(&self.connections));
         move || Status::of(&threads, &connections)
+    /// Where the verdict about this node is put up, for balancers that ask.
+    pub fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.shared.board)
     }
 
     /// Where clients connect.

@@ -5,6 +5,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tidegate_http::refusal::Refusal;
+use tidegate_http::verdict::{self, Monitor};
 
 use crate::body::Body;
 use crate::context::{Conn, Shared, Thread};
@@ -20,6 +21,8 @@ enum Own {
     Alive,
     /// Whether it wants new requests.
     Ready,
+    /// How much of its share the node should have.
+    Verdict,
     /// Something that we do not have.
     Unknown,
     /// Something that we have, but not by this method.
@@ -49,6 +52,7 @@ pub fn answer(thread: &Thread, conn: &Conn, request: &Request<Incoming>) -> Opti
         Own::Alive => state(shared, StatusCode::OK),
         Own::Ready if shared.is_draining() => state(shared, StatusCode::SERVICE_UNAVAILABLE),
         Own::Ready => state(shared, StatusCode::OK),
+        Own::Verdict => verdict_answer(shared, request.uri().query()).map(Body::full),
         Own::Unknown => turn_away(thread, Refusal::NoApp),
         Own::Method => {
             let mut response = Response::new(Body::empty());
@@ -71,12 +75,20 @@ pub(crate) fn state_json(shared: &Shared) -> Bytes {
     })
 }
 
+/// What balancers are told of this node. One that drains says so, whatever its verdict.
+pub(crate) fn verdict_answer(shared: &Shared, query: Option<&str>) -> Response<Bytes> {
+    let mut verdict = shared.board.current();
+    verdict.drain |= shared.is_draining();
+    verdict::answer(&verdict, Monitor::asked(query))
+}
+
 fn recognise(probe_paths: &[String], method: &Method, path: &str) -> Option<Own> {
     let reads = method == Method::GET || method == Method::HEAD;
     if let Some(rest) = path.strip_prefix(OWN_PREFIX) {
         let own = match rest {
             "/healthz" => Some(Own::Alive),
             "/readyz" => Some(Own::Ready),
+            "/verdict" => Some(Own::Verdict),
             _ if rest.is_empty() || rest.starts_with('/') => Some(Own::Unknown),
             _ => None,
         };
@@ -112,6 +124,7 @@ mod tests {
 
         assert_eq!(get("/.tidegate/healthz"), Some(Own::Alive));
         assert_eq!(get("/.tidegate/readyz"), Some(Own::Ready));
+        assert_eq!(get("/.tidegate/verdict"), Some(Own::Verdict));
         assert_eq!(get("/health"), Some(Own::Ready));
         assert_eq!(get("/.tidegate"), Some(Own::Unknown));
         assert_eq!(get("/.tidegate/"), Some(Own::Unknown));
@@ -127,6 +140,7 @@ mod tests {
         let post = |path| recognise(&probes, &Method::POST, path);
 
         assert_eq!(post("/.tidegate/readyz"), Some(Own::Method));
+        assert_eq!(post("/.tidegate/verdict"), Some(Own::Method));
         assert_eq!(post("/.tidegate/x"), Some(Own::Unknown));
         assert_eq!(post("/health"), None);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Headers, refusals, the faults of framing and local listeners: what Tidegate's data path and layers share.
+//! Headers, refusals, verdicts, the faults of framing and local listeners: what Tidegate's data path and layers share.
 
 pub mod attempt;
 pub mod criticality;
@@ -11,3 +11,4 @@ pub mod path;
 pub mod quota;
 pub mod refusal;
 pub mod timing;
+pub mod verdict;

@@ -6,3 +6,4 @@ mod drain;
 mod framing;
 mod support;
 mod timeouts;
+mod verdict;
