@@ -34,7 +34,13 @@ impl Count {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn read(&self) -> u64 {
+    /// So many more.
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// How many it has counted.
+    pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

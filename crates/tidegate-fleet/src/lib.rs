@@ -1,4 +1,5 @@
-//! What runs beside the data path on a node: the sidecar API for applications of any language.
+//! What runs beside the data path on a node: the sidecar API for applications of any language, and what tells load
+//! balancers about the node.
 //!
 //! An application that needs more of its sessions than headers can say asks here, over a Unix socket
 //! or a loopback address: all of a session, changes that depend on what is there, large values, the
@@ -9,6 +10,7 @@ pub mod agent;
 pub mod control;
 
 mod api;
+pub mod balancer;
 mod counts;
 mod drain;
 mod mint;

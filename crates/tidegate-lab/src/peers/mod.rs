@@ -7,6 +7,7 @@
 
 mod cluster;
 mod error;
+mod haproxy;
 mod place;
 mod process;
 mod proxy;
@@ -16,6 +17,7 @@ mod wire;
 
 pub use cluster::{Cluster, ClusterSetup};
 pub use error::PeerError;
+pub use haproxy::Haproxy;
 pub use place::free_port;
 pub use proxy::{FaultProxy, Toward};
 pub use sentinels::{SentinelSetup, Sentinels};
