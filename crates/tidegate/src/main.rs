@@ -7,6 +7,7 @@ mod control;
 mod demo;
 mod explain;
 mod limit;
+mod lint_lb;
 mod log;
 mod node;
 mod online;
@@ -71,6 +72,7 @@ enum Command {
     /// Look at the nodes of a fleet, say why they are as they are, and drain them.
     #[command(subcommand)]
     Node(node::Command),
+    LintLb(lint_lb::Args),
     Demo(demo::Args),
     Sim(Box<sim::Args>),
     #[command(hide = true)]
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Session(command) => session::run(command),
         Command::Limit(command) => limit::run(command),
         Command::Node(command) => node::run(command),
+        Command::LintLb(args) => lint_lb::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),
         Command::Sim(args) => {
