@@ -1,6 +1,7 @@
 //! `tidegate`: overload protection for a web site or API, in front of the application.
 
 mod agent;
+mod balancer;
 mod client;
 mod config;
 mod control;

@@ -19,6 +19,7 @@ use tidegate_store::redis::{Redis, Use};
 use tidegate_store::{Background, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::balancer;
 use crate::config::{Setup, capped};
 use crate::{control, permits, rls, secrets};
 
@@ -65,6 +66,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
         tokens.keys = secrets::token_keys(&tokens.key_file)?;
     }
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
+    let balancers = balancer::start(&setup.balancer, gateway.board())?;
     door.open(permits::giver(gateway.permits()));
     let control = control::start(setup.fleet.as_ref().zip(fleet), &gateway)?;
     if let Some(sidecar) = &sidecar {
@@ -74,6 +76,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     if let Some(rls) = &rls {
         gateway.count_for(Box::new(rls.teller()));
     }
+    gateway.count_for(Box::new(balancers.teller()));
 
     let admin = gateway
         .admin_address()
@@ -94,6 +97,9 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     if let Some(rls) = &rls {
         let _ = writeln!(stdout, "tidegate: rate limit service on {}", rls.address());
     }
+    if let Some(agent) = &balancers.agent_check {
+        let _ = writeln!(stdout, "tidegate: agent check on {}", agent.address());
+    }
     let _ = stdout.flush();
 
     let name = signals.next().await;
@@ -102,6 +108,8 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let finished = tokio::task::spawn_blocking(move || gateway.join());
     // At the same time as the drain: others are to take what would have come here.
     let finished = async { tokio::join!(finished, control::leave(control)).0 };
+    // At the same time as the drain: balancers are to hear the last word while requests are finished.
+    let finished = async { tokio::join!(finished, balancers.leave()).0 };
     tokio::select! {
         finished = finished => {
             finished.context("a gateway thread has failed")?;

@@ -1,4 +1,4 @@
-//! Where a listener is that only this machine reaches.
+//! Where a listener is: one that only this machine reaches, or one that others reach too.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -70,6 +70,41 @@ pub(super) fn listen(section: &Section<'_>, example: &Example, own: &[SocketAddr
         );
     }
     Listen::Loopback(address)
+}
+
+/// The address at `key`, which other machines may reach; `good` is how to write one. `own` are the addresses that are taken.
+pub(super) fn public(
+    section: &Section<'_>,
+    key: &'static str,
+    good: &str,
+    own: &[SocketAddr],
+) -> SocketAddr {
+    let text = section.text(key);
+    let stand_in = SocketAddr::from(([127, 0, 0, 1], 0));
+    if !section.sound(&[key]) {
+        return stand_in;
+    }
+    let refuse = |why: &str, fix: &str| {
+        section.refuse(key, format!("`{key} = \"{text}\"` {why}"), fix);
+    };
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        refuse("is no address and port", good);
+        return stand_in;
+    };
+    let taken = own.iter().any(|own| {
+        own.port() == address.port()
+            && own.port() != 0
+            && (own.ip() == address.ip()
+                || own.ip().is_unspecified()
+                || address.ip().is_unspecified())
+    });
+    if taken {
+        refuse(
+            "is taken by a listener of Tidegate's own",
+            "choose another port",
+        );
+    }
+    address
 }
 
 /// The address of a listener that has one.

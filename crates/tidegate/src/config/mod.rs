@@ -4,6 +4,7 @@
 //! one.
 
 mod app;
+mod balancer;
 mod bulkheads;
 mod dependency;
 mod durability;
@@ -34,6 +35,7 @@ use tidegate_rls::RlsPlan;
 use tidegate_store::redis::Use;
 use toml::de::DeTable;
 
+pub(crate) use balancer::BalancerPlan;
 pub(crate) use durability::show as show_durability;
 pub(crate) use file::read;
 pub(crate) use fleet::FleetPlan;
@@ -75,6 +77,8 @@ pub(crate) struct Setup {
     pub(crate) rls: Option<RlsPlan>,
     /// What this node is in its fleet, if it is in any.
     pub(crate) fleet: Option<FleetPlan>,
+    /// What load balancers are told, and which are set.
+    pub(crate) balancer: BalancerPlan,
 }
 
 /// The setup that the file called `file` with content `text` and `flags` make together.
@@ -101,6 +105,7 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 
 /// The tables of a configuration.
 const TABLES: [&str; 15] = [
+const TABLES: [&str; 13] = [
     "listen",
     "admin",
     "trust",
@@ -115,6 +120,7 @@ const TABLES: [&str; 15] = [
     "tokens",
     "rls",
     "fleet",
+    "balancer",
     "app",
 ];
 
@@ -156,6 +162,8 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
     let rls = rls::rls(&top, &taken, &store, problems);
     taken.extend(rls.as_ref().map(|rls| rls.listen));
+    let balancer = balancer::balancer(&top, &taken, problems);
+    taken.extend(balancer.agent_check.as_ref().map(|agent| agent.listen));
     let trusted = listener::networks(&section("trust", "[trust]", keys::TRUST), "proxies");
     let around = app::Around {
         own: &taken,
@@ -188,6 +196,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         sidecar,
         rls,
         fleet: fleet::fleet(&top, problems),
+        balancer,
     }
 }
 

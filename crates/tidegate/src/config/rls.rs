@@ -11,6 +11,7 @@ use tidegate_rls::{
 use tidegate_store::redis::Use;
 
 use super::keys::rls::{RLS, RLS_ENTRY, RLS_LIMIT};
+use super::local::public;
 use super::name::Names;
 use super::problem::Problems;
 use super::rates::{algorithm, rate, spec};
@@ -18,6 +19,9 @@ use super::section::{Section, closest};
 use super::store::Store;
 use super::tree::{Node, Value};
 
+/// How a good address looks.
+const LISTEN: &str =
+    "write \"127.0.0.1:8081\", say, or another address that only your proxies reach";
 /// The longest name of a domain, in bytes.
 const DOMAIN_BYTES_MAX: usize = 128;
 
@@ -48,7 +52,7 @@ pub(crate) fn rls(
     };
     let limits = limits(&section, &around);
     Some(RlsPlan {
-        listen: listen(&section, own),
+        listen: public(&section, "listen", LISTEN, own),
         limits,
         headers: match section.choice("headers") {
             Some("always") => Headers::Always,
@@ -63,38 +67,6 @@ pub(crate) fn rls(
         keys_max: section.count("limit_keys_max").into(),
         domains,
     })
-}
-
-fn listen(section: &Section<'_>, own: &[SocketAddr]) -> SocketAddr {
-    let text = section.text("listen");
-    let stand_in = SocketAddr::from(([127, 0, 0, 1], 0));
-    if !section.sound(&["listen"]) {
-        return stand_in;
-    }
-    let refuse = |why: &str, fix: &str| {
-        section.refuse("listen", format!("`listen = \"{text}\"` {why}"), fix);
-    };
-    let Ok(address) = text.parse::<SocketAddr>() else {
-        refuse(
-            "is no address and port",
-            "write \"127.0.0.1:8081\", say, or another address that only your proxies reach",
-        );
-        return stand_in;
-    };
-    let taken = own.iter().any(|own| {
-        own.port() == address.port()
-            && own.port() != 0
-            && (own.ip() == address.ip()
-                || own.ip().is_unspecified()
-                || address.ip().is_unspecified())
-    });
-    if taken {
-        refuse(
-            "is taken by a listener of Tidegate's own",
-            "choose another port",
-        );
-    }
-    address
 }
 
 fn domains(section: &Section<'_>) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! What follows from a configuration, for a person to read before it is used.
 
+mod balancer;
 mod dependencies;
 pub(super) mod kept;
 pub(crate) mod rates;
@@ -78,6 +79,7 @@ fn show_fleet(f: &mut fmt::Formatter<'_>, fleet: Option<&FleetPlan>) -> fmt::Res
             path.display()
         ),
         None => Ok(()),
+        balancer::show(f, &self.0.balancer)
     }
 }
 

@@ -53,17 +53,22 @@ impl Haproxy {
     fn start(nodes: [SocketAddr; 2]) -> Self {
         let address = free_address();
         let mut text = std::fs::read_to_string(at_root("deploy/haproxy.cfg")).unwrap();
+        let directory = TempDir::new();
         for (from, to) in [
             ("bind :80", format!("bind {address}")),
             // A test may open fewer descriptors than a balancer's machine.
             ("maxconn 20000", "maxconn 200".to_owned()),
+            // Its directory is made by Debian's package, for root.
+            (
+                "/run/haproxy/admin.sock",
+                directory.path().join("s").display().to_string(),
+            ),
             ("10.0.0.11:8080", nodes[0].to_string()),
             ("10.0.0.12:8080", nodes[1].to_string()),
         ] {
             assert!(text.contains(from), "the example has no {from}");
             text = text.replace(from, &to);
         }
-        let directory = TempDir::new();
         let file = directory.write("haproxy.cfg", &text);
         let mut command = system("haproxy");
         command.arg("-db").arg("-f").arg(file);

@@ -5,6 +5,7 @@
 
 mod agent;
 mod backend;
+mod balancers;
 mod bodies;
 mod breakers;
 mod check;
