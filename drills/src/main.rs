@@ -19,6 +19,8 @@ mod gateway_worked_example;
 mod harness;
 mod health_agent_cost;
 mod health_runtimes;
+mod health_haproxy_leastconn;
+mod health_haproxy_stale;
 mod limiter_default;
 mod limiter_sockets;
 mod limits_cost;
@@ -90,6 +92,8 @@ const DRILLS: &[Drill] = &[
     limits_cost::DRILL,
     health_runtimes::DRILL,
     health_agent_cost::DRILL,
+    health_haproxy_leastconn::DRILL,
+    health_haproxy_stale::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
