@@ -155,6 +155,8 @@ impl Gateway {
     pub fn teller(&self) -> impl Fn() -> Status + Send + Sync + use<> {
         let (threads, connections) = (self.threads.clone(), Arc::clone(&self.connections));
         move || Status::of(&threads, &connections)
+    }
+
     /// Where the verdict about this node is put up, for balancers that ask.
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.shared.board)

@@ -104,8 +104,7 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 }
 
 /// The tables of a configuration.
-const TABLES: [&str; 15] = [
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 16] = [
     "listen",
     "admin",
     "trust",

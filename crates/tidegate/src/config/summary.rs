@@ -47,7 +47,8 @@ impl fmt::Display for Summary<'_> {
         dependencies::show(f, &plan.dependencies)?;
         rates::show(f, plan)?;
         rls::show(f, self.0.rls.as_ref())?;
-        show_fleet(f, self.0.fleet.as_ref())
+        show_fleet(f, self.0.fleet.as_ref())?;
+        balancer::show(f, &self.0.balancer)
     }
 }
 
@@ -79,7 +80,6 @@ fn show_fleet(f: &mut fmt::Formatter<'_>, fleet: Option<&FleetPlan>) -> fmt::Res
             path.display()
         ),
         None => Ok(()),
-        balancer::show(f, &self.0.balancer)
     }
 }
 
