@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::harness::{Args, Drill, Figure, Verdict, ask, binary};
 use clients::{Clients, fpm_status};
-use servers::Server;
+use servers::{Over, Server};
 
 /// This drill.
 pub(crate) const DRILL: Drill = Drill {
@@ -40,8 +40,8 @@ struct Seen {
 fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
     tomcat(&mut verdict)?;
-    php_fpm(&mut verdict, true)?;
-    php_fpm(&mut verdict, false)?;
+    php_fpm(&mut verdict, Over::Unix)?;
+    php_fpm(&mut verdict, Over::Tcp)?;
     puma(&mut verdict)?;
     gunicorn(&mut verdict)?;
     Ok(verdict)
@@ -85,8 +85,8 @@ fn tomcat(verdict: &mut Verdict) -> anyhow::Result<()> {
 }
 
 /// Two children, seven requests.
-fn php_fpm(verdict: &mut Verdict, over_a_file: bool) -> anyhow::Result<()> {
-    let (server, at, status) = Server::php_fpm(2, 8, over_a_file)?;
+fn php_fpm(verdict: &mut Verdict, over: Over) -> anyhow::Result<()> {
+    let (server, at, status) = Server::php_fpm(2, 8, over)?;
     let status_at = status.to_string();
     let flags = [
         "--profile",
@@ -105,9 +105,9 @@ fn php_fpm(verdict: &mut Verdict, over_a_file: bool) -> anyhow::Result<()> {
     clients.stop();
     let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
     let queue = number("listen queue") / number("listen queue len").max(1.0);
-    let what = match over_a_file {
-        true => "PHP-FPM on a Unix socket, 2 children, 7 requests",
-        false => "PHP-FPM on TCP, 2 children, 7 requests",
+    let what = match over {
+        Over::Unix => "PHP-FPM on a Unix socket, 2 children, 7 requests",
+        Over::Tcp => "PHP-FPM on TCP, 2 children, 7 requests",
     };
     tell(verdict, what, &idle, &full, "its own listen queue", queue);
     Ok(())

@@ -33,6 +33,13 @@ pub(super) struct Server {
     dir: PathBuf,
 }
 
+/// What a server listens on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Over {
+    Tcp,
+    Unix,
+}
+
 /// Where a server listens.
 #[derive(Clone, Debug)]
 pub(super) enum At {
@@ -124,7 +131,7 @@ impl Server {
     pub(super) fn php_fpm(
         children: u32,
         backlog: u32,
-        over_a_file: bool,
+        over: Over,
     ) -> anyhow::Result<(Self, At, SocketAddr)> {
         let found = PHP_FPM
             .iter()
@@ -132,12 +139,12 @@ impl Server {
         let php = found.context("PHP-FPM is not installed: it is in Debian's package php-fpm")?;
         let dir = TempDir::new()?;
         let status = loopback(free_port()?);
-        let (at, listen) = match over_a_file {
-            true => {
+        let (at, listen) = match over {
+            Over::Unix => {
                 let path = dir.path().join("fpm.sock");
                 (At::Unix(path.clone()), path.display().to_string())
             }
-            false => {
+            Over::Tcp => {
                 let address = loopback(free_port()?);
                 (At::Tcp(address), address.to_string())
             }

@@ -3,7 +3,7 @@
 mod show;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -251,7 +251,7 @@ impl ProbeArgs {
 }
 
 /// The first line of a file.
-fn secret(file: &PathBuf) -> anyhow::Result<String> {
+fn secret(file: &Path) -> anyhow::Result<String> {
     let length = std::fs::metadata(file).map(|it| it.len());
     let length = length.with_context(|| format!("cannot read {}", file.display()))?;
     ensure!(

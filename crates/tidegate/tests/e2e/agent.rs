@@ -9,7 +9,7 @@ use crate::process::{TempDir, output};
 
 /// What a probe with `flags` shows as JSON.
 fn probe(flags: &[&str]) -> Value {
-    let output = output(&[&["agent", "probe", "--json"], flags].concat());
+    let output = output(&[&["agent", "probe", "--json"][..], flags].concat());
     assert!(
         output.status.success(),
         "{}",
@@ -20,7 +20,7 @@ fn probe(flags: &[&str]) -> Value {
 
 /// What it says about flags that make no sense.
 fn refusal(flags: &[&str]) -> String {
-    let output = output(&[&["agent", "probe"], flags].concat());
+    let output = output(&[&["agent", "probe"][..], flags].concat());
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }
