@@ -98,23 +98,22 @@ impl Source {
         for counted in shared.others.all() {
             let mut rows = counter(encoder, counted.name, counted.help)?;
             for (labels, count) in &counted.rows {
-                let labels: Vec<_> = labels
-                    .iter()
-                    .map(|(name, value)| (*name, value.as_str()))
-                    .collect();
-                rows.count(&labels, *count)?;
+                rows.count(&texts(labels), *count)?;
             }
         }
         for measured in shared.others.all_measures() {
             let mut rows = gauge(encoder, measured.name, measured.help)?;
             for (labels, value) in &measured.rows {
-                let labels: Vec<_> = labels
-                    .iter()
-                    .map(|(name, value)| (*name, value.as_str()))
-                    .collect();
-                rows.gauge(&labels, *value)?;
+                rows.gauge(&texts(labels), *value)?;
             }
         }
         Ok(())
     }
+}
+
+fn texts(labels: &[(&'static str, String)]) -> Vec<(&'static str, &str)> {
+    let labels = labels.iter();
+    labels
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect()
 }
