@@ -111,7 +111,7 @@ impl Source {
     }
 }
 
-fn texts(labels: &[(&'static str, String)]) -> Vec<(&'static str, &str)> {
+fn texts<'a>(labels: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
     let labels = labels.iter();
     labels
         .map(|(name, value)| (*name, value.as_str()))

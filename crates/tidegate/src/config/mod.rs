@@ -27,10 +27,11 @@ mod store;
 mod summary;
 mod tree;
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use tidegate_fleet::SidecarPlan;
-use tidegate_gateway::plan::Plan;
+use tidegate_gateway::plan::{ListenerPlan, Plan};
 use tidegate_rls::RlsPlan;
 use tidegate_store::redis::Use;
 use toml::de::DeTable;
@@ -125,19 +126,8 @@ const TABLES: [&str; 16] = [
 
 fn setup(root: &Node, problems: &Problems) -> Setup {
     let top = Section::new("the top level", root, keys::ROOT, &TABLES, problems);
-    let section = |name: &'static str, title: &str, keys: &'static [keys::Key]| match top.node(name)
-    {
-        Some(node) => Section::new(title, node, keys, &[], problems),
-        None => Section::absent(title, keys, problems),
-    };
-
-    let listen = section("listen", "[listen]", keys::LISTEN);
-    let listener = listener::listener(&listen);
-    let admin = listener::admin(
-        &section("admin", "[admin]", keys::ADMIN),
-        &listen,
-        listener.address,
-    );
+    let section = |name, title, keys| section(&top, name, title, keys, problems);
+    let (listener, admin) = listeners(&section);
     let own: Vec<_> = admin.into_iter().chain([listener.address]).collect();
     let store = store::store(&top, app::workers_stated(&top), problems);
     let sessions = sessions::sessions(&top, &store, problems);
@@ -197,6 +187,31 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         fleet: fleet::fleet(&top, problems),
         balancer,
     }
+}
+
+/// A section that need not be there.
+fn section<'t>(
+    top: &Section<'t>,
+    name: &'static str,
+    title: &str,
+    keys: &'static [keys::Key],
+    problems: &'t Problems,
+) -> Section<'t> {
+    match top.node(name) {
+        Some(node) => Section::new(title, node, keys, &[], problems),
+        None => Section::absent(title, keys, problems),
+    }
+}
+
+/// Where clients and operators connect.
+fn listeners<'t>(
+    section: &impl Fn(&'static str, &'static str, &'static [keys::Key]) -> Section<'t>,
+) -> (ListenerPlan, Option<SocketAddr>) {
+    let listen = section("listen", "[listen]", keys::LISTEN);
+    let listener = listener::listener(&listen);
+    let admin = section("admin", "[admin]", keys::ADMIN);
+    let admin = listener::admin(&admin, &listen, listener.address);
+    (listener, admin)
 }
 
 fn graft_flags(root: &mut Node, flags: &Flags, problems: &Problems) {
