@@ -27,6 +27,7 @@ use crate::serve::Server;
 use crate::status::Status;
 use crate::threads::{self, MAILBOX_MAX, Stage};
 use crate::warm::Keeper;
+use crate::work::WorkMeter;
 
 /// Longest wait for threads to end when a gateway is dropped; they are left to themselves then.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -182,6 +183,11 @@ impl Gateway {
     pub fn permits(&self) -> Permits {
         let first = self.threads.first().expect("a gateway has a thread");
         Permits::new(Arc::clone(first))
+    }
+
+    /// Tells what the data path carries.
+    pub fn work(&self) -> WorkMeter {
+        WorkMeter::new(self.threads.clone())
     }
 
     /// The gateway at this moment.

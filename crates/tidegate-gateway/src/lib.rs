@@ -20,6 +20,7 @@ pub mod session;
 pub mod slot;
 pub mod status;
 pub mod upstream;
+pub mod work;
 
 mod admin;
 mod connections;

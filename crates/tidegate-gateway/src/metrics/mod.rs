@@ -13,6 +13,7 @@ mod sessions;
 mod store;
 
 pub use crate::metrics::exposition::{CONTENT_TYPE, Exposition};
+pub(crate) use crate::metrics::histogram::{Histogram, HistogramTotal};
 pub use crate::metrics::others::{
     Counted, CountedRow, Measured, MeasuredRow, Measures, Others, Place,
 };
