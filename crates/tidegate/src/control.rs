@@ -1,25 +1,28 @@
 //! This node in its fleet: what the gateway says of itself is its beacon, and it may decide for all.
 
+mod said;
+mod told;
+
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use tidegate_core::health::{Dimension, Load, Settings, Signal};
+use tidegate_core::health::Settings;
 use tidegate_core::session::Name;
-use tidegate_core::time::Mono;
-use tidegate_fleet::control::{
-    DecisionLog, Gauge, Said, Standing, Station, StationPlan, gauges, run,
-};
+use tidegate_fleet::agent::{self, Agent};
+use tidegate_fleet::control::{DecisionLog, Gauge, Standing, Station, StationPlan, gauges, run};
 use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::{Counted, Measured};
-use tidegate_gateway::status::{AppStatus, Status};
+use tidegate_gateway::status::Status;
+use tidegate_http::verdict::Board;
 use tidegate_store::{Fleet, Node};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
-use crate::config::FleetPlan;
+use self::said::Reader;
+use crate::config::{AgentSetup, FleetPlan};
 
 /// Where Linux has the machine's name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -36,15 +39,35 @@ pub(crate) struct Control {
     log: Option<DecisionLog>,
 }
 
-/// Starts what `setup` asks for, if it does, and has `gateway` tell of it among its metrics.
+/// Starts what `setup` asks for, if it does, and has `gateway` tell of it among its metrics. What applications post of
+/// themselves is on `posted`, whose clock is the one of all readings.
 pub(crate) fn start(
     setup: Option<(&FleetPlan, Fleet)>,
+    agent: Option<&AgentSetup>,
+    posted: Option<agent::Board>,
     gateway: &Gateway,
 ) -> anyhow::Result<Option<Control>> {
     let Some((plan, fleet)) = setup else {
         return Ok(None);
     };
-    let control = Control::start(plan, fleet, gateway.teller())?;
+    let posted = posted.unwrap_or_else(|| agent::Board::new(Instant::now()));
+    let looking = match agent {
+        Some(agent) => {
+            let look = agent.look.plan()?;
+            let started = Agent::start(look, posted.clone());
+            Some(started.context("cannot start looking at the node")?)
+        }
+        None => None,
+    };
+    let reader = Reader::new(
+        gateway.teller(),
+        gateway.work(),
+        looking,
+        agent.and_then(|agent| agent.latency_budget),
+        plan.sessions_in_heap,
+    );
+    let board = gateway.board();
+    let control = Control::start(plan, fleet, posted, reader, board)?;
     gateway.count_for(Box::new(control.counts()));
     gateway.measure_for(Box::new(control.measures()));
     Ok(Some(control))
@@ -58,11 +81,13 @@ pub(crate) async fn leave(control: Option<Control>) {
 }
 
 impl Control {
-    /// Starts it in a thread of its own: it goes on while the gateway is busy. `status` tells how the gateway is.
+    /// Starts it in a thread of its own: it goes on while the gateway is busy. What holds for the node is put up on `board`.
     fn start(
         plan: &FleetPlan,
         fleet: Fleet,
-        status: impl Fn() -> Status + Send + 'static,
+        posted: agent::Board,
+        mut reader: Reader<impl Fn() -> Status + Send + 'static>,
+        board: Arc<Board>,
     ) -> anyhow::Result<Self> {
         let name = match &plan.node {
             Some(name) => name.clone(),
@@ -91,18 +116,16 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let sender = watch::Sender::new(Standing::SILENCE);
         let told = Arc::new(Mutex::new(Vec::new()));
-        let heap = plan.sessions_in_heap;
         let (look, reopen) = (Arc::clone(&told), log.clone());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("cannot start a runtime for the fleet")?;
         let work = async move {
-            let begun = Instant::now();
-            // Not from 0: what was read before the first tick has an age.
-            let clock = move || Mono::from_millis(60_000) + begun.elapsed();
-            let read = move |now| said(&status(), heap, now);
+            let clock = move || posted.now();
+            let read = move |now| reader.read(now);
             let look = move |station: &Station, now| {
+                told::put_up(&board, &station.standing(now), now);
                 *look.lock().unwrap_or_else(PoisonError::into_inner) = gauges(station, now);
             };
             tokio::select! {
@@ -197,42 +220,4 @@ fn host_name() -> anyhow::Result<Name> {
         Ok(name) => Ok(name),
         Err(_) => bail!("the machine has no name that a node can have: set node in [fleet]"),
     }
-}
-
-/// What the gateway says of itself: how full its applications are, the fullest of them.
-fn said(status: &Status, keeps_sessions: bool, now: Mono) -> Said {
-    let mut signals = Vec::new();
-    for app in &status.apps {
-        let read = |dimension, value: u32, limit: u32| {
-            Signal::read(dimension, f64::from(value), f64::from(limit), now)
-        };
-        signals.push(read(Dimension::Inflight, app.in_flight, app.limit));
-        if app.queue_bound > 0 {
-            signals.push(read(Dimension::Queue, app.queued, app.queue_bound));
-        }
-    }
-    let inside = status.apps.iter().map(|app| app.in_flight).sum();
-    Said {
-        signals,
-        load: load(&status.apps, now),
-        inflight: Some(inside),
-        keeps_sessions,
-        release: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Said::nothing()
-    }
-}
-
-fn load(apps: &[AppStatus], now: Mono) -> Option<Load> {
-    let completed: f64 = apps.iter().map(|app| app.throughput_per_second).sum();
-    let full = apps.iter().filter(|app| app.limit > 0);
-    let utilisation = full
-        .map(|app| f64::from(app.in_flight) / f64::from(app.limit))
-        .fold(0.0, f64::max);
-    (completed > 0.0).then_some(Load {
-        offered_rps: completed,
-        completed_rps: completed,
-        error_ratio: 0.0,
-        utilisation,
-        at: now,
-    })
 }

@@ -19,7 +19,7 @@ use tidegate_store::redis::{Redis, Use};
 use tidegate_store::{Background, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::balancer;
+use crate::balancer::{self, Balancers};
 use crate::config::{Setup, capped};
 use crate::{control, permits, rls, secrets};
 
@@ -68,7 +68,12 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
     let balancers = balancer::start(&setup.balancer, gateway.board())?;
     door.open(permits::giver(gateway.permits()));
-    let control = control::start(setup.fleet.as_ref().zip(fleet), &gateway)?;
+    let control = control::start(
+        setup.fleet.as_ref().zip(fleet),
+        setup.agent.as_ref(),
+        sidecar.as_ref().map(Sidecar::board),
+        &gateway,
+    )?;
     if let Some(sidecar) = &sidecar {
         let tally = sidecar.teller();
         gateway.count_for(Box::new(move || sidecar_counts(&tally())));
@@ -78,29 +83,7 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     }
     gateway.count_for(Box::new(balancers.teller()));
 
-    let admin = gateway
-        .admin_address()
-        .map_or_else(|| "off".to_owned(), |address| format!("on {address}"));
-    let mut stdout = std::io::stdout();
-    // Nobody reading is no reason not to serve.
-    let _ = writeln!(
-        stdout,
-        "tidegate: listening on {}, admin {admin}",
-        gateway.address()
-    );
-    if let Some(sidecar) = &sidecar {
-        let _ = writeln!(stdout, "tidegate: sidecar on {}", sidecar.listen());
-    }
-    for (dependency, listen) in gateway.egresses() {
-        let _ = writeln!(stdout, "tidegate: dependency {dependency} on {listen}");
-    }
-    if let Some(rls) = &rls {
-        let _ = writeln!(stdout, "tidegate: rate limit service on {}", rls.address());
-    }
-    if let Some(agent) = &balancers.agent_check {
-        let _ = writeln!(stdout, "tidegate: agent check on {}", agent.address());
-    }
-    let _ = stdout.flush();
+    announce(&gateway, sidecar.as_ref(), rls.as_ref(), &balancers);
 
     let name = signals.next().await;
     tracing::info!(signal = name, "draining; a second signal stops at once");
@@ -125,6 +108,37 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::FAILURE)
         }
     }
+}
+
+/// Says where everything listens. Nobody reading is no reason not to serve.
+fn announce(
+    gateway: &Gateway,
+    sidecar: Option<&Sidecar>,
+    rls: Option<&rls::Service>,
+    balancers: &Balancers,
+) {
+    let admin = gateway
+        .admin_address()
+        .map_or_else(|| "off".to_owned(), |address| format!("on {address}"));
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(
+        stdout,
+        "tidegate: listening on {}, admin {admin}",
+        gateway.address()
+    );
+    if let Some(sidecar) = sidecar {
+        let _ = writeln!(stdout, "tidegate: sidecar on {}", sidecar.listen());
+    }
+    for (dependency, listen) in gateway.egresses() {
+        let _ = writeln!(stdout, "tidegate: dependency {dependency} on {listen}");
+    }
+    if let Some(rls) = rls {
+        let _ = writeln!(stdout, "tidegate: rate limit service on {}", rls.address());
+    }
+    if let Some(agent) = &balancers.agent_check {
+        let _ = writeln!(stdout, "tidegate: agent check on {}", agent.address());
+    }
+    let _ = stdout.flush();
 }
 
 /// Starts what keeps the sessions, if there are any, and gives the gateway the fleet's keys.

@@ -1,9 +1,10 @@
 //! `tidegate agent`: what there is to see on this node.
 
+mod look;
 mod show;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -12,14 +13,10 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tidegate_core::time::Mono;
 use tidegate_fleet::Listen;
-use tidegate_fleet::agent::{
-    ASKING_MAX, AgentPlan, Asking, At, FpmStatus, Login, Roots, Runtime, Sampler, TICK, Terms, Url,
-};
+use tidegate_fleet::agent::{At, Roots, Runtime, Sampler, TICK, Terms, Url};
 
+pub(crate) use self::look::Look;
 use crate::client;
-
-/// Bytes of a file with a password or a token.
-const SECRET_BYTES_MAX: u64 = 4 * 1024;
 
 /// What an agent can be told to do.
 #[derive(Subcommand)]
@@ -106,7 +103,7 @@ fn runtime(name: &str) -> Result<Runtime, String> {
 }
 
 fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
-    let plan = args.plan()?;
+    let plan = args.look()?.plan()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -133,96 +130,31 @@ fn probe(args: &ProbeArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl ProbeArgs {
-    fn plan(&self) -> anyhow::Result<AgentPlan> {
-        let mut asking = Vec::new();
-        asking.extend(self.asking()?);
-        asking.extend(self.metrics.clone().map(Asking::Prometheus));
-        debug_assert!(asking.len() <= ASKING_MAX, "one of each kind");
-        Ok(AgentPlan {
+    fn look(&self) -> anyhow::Result<Look> {
+        let look = Look {
+            runtime: self.profile,
+            listen: self.listen.clone(),
+            url: self.url.clone(),
+            metrics: self.metrics.clone(),
+            user: self.user.clone(),
+            password_file: self.password_file.clone(),
+            token_file: self.token_file.clone(),
+            status: self.status.clone(),
+            status_path: self.status_path.clone(),
+            statsd: self.statsd,
+            pid: self.pid,
             roots: Roots {
                 proc: self.proc_root.clone(),
                 sys: self.sys_root.clone(),
             },
-            pid: self.pid,
-            runtime: self.profile,
-            listen: self.listen.clone(),
-            asking,
             terms: Terms {
                 workers: self.workers,
                 ..Terms::default()
             },
-        })
-    }
-
-    /// How the runtime is asked, if what is needed for that was given.
-    fn asking(&self) -> anyhow::Result<Option<Asking>> {
-        let runtime = self.profile;
-        let takes = |flag: &str, given: bool, by: &[Runtime]| {
-            let names: Vec<_> = by.iter().map(|it| it.name()).collect();
-            ensure!(
-                !given || by.contains(&runtime),
-                "{flag} says nothing about {}: it is for {}",
-                runtime.name(),
-                names.join(" and ")
-            );
-            Ok(())
         };
-        takes("--user", self.user.is_some(), &[Runtime::Tomcat])?;
-        takes("--token-file", self.token_file.is_some(), &[Runtime::Puma])?;
-        takes("--status", self.status.is_some(), &[Runtime::PhpFpm])?;
-        takes("--statsd", self.statsd.is_some(), &[Runtime::Gunicorn])?;
-        if matches!(
-            runtime,
-            Runtime::PhpFpm | Runtime::Gunicorn | Runtime::GenericListener
-        ) && self.url.is_some()
-        {
-            bail!(
-                "--url says nothing about {}; a page of metrics is given by --metrics",
-                runtime.name()
-            );
-        }
-        let url = self.url.clone();
-        Ok(match runtime {
-            Runtime::Tomcat => match url {
-                Some(url) => Some(Asking::Tomcat(url, self.login()?)),
-                None => None,
-            },
-            Runtime::SpringBoot | Runtime::Node => url.map(Asking::Prometheus),
-            Runtime::Puma => match url {
-                Some(url) => Some(Asking::Puma(self.with_token(url)?)),
-                None => None,
-            },
-            Runtime::ApachePrefork => url.map(Asking::Apache),
-            Runtime::PhpFpm => self
-                .status
-                .as_ref()
-                .or_else(|| self.listen.first())
-                .map(|at| {
-                    Asking::PhpFpm(FpmStatus {
-                        at: at.clone(),
-                        path: self.status_path.clone(),
-                        by_the_front_door: self.listen.contains(at),
-                    })
-                }),
-            Runtime::Gunicorn => self.statsd.map(Asking::Gunicorn),
-            Runtime::GenericListener => None,
-        })
-    }
-
-    fn login(&self) -> anyhow::Result<Option<Login>> {
-        let Some((user, file)) = self.user.as_ref().zip(self.password_file.as_ref()) else {
-            return Ok(None);
-        };
-        Ok(Some(Login {
-            user: user.clone(),
-            password: secret(file)?,
-        }))
-    }
-
-    fn with_token(&self, url: Url) -> anyhow::Result<Url> {
-        match &self.token_file {
-            Some(file) => Ok(url.with_parameter("token", &secret(file)?)),
-            None => Ok(url),
+        match look.idle().first() {
+            Some((flag, why)) => bail!("--{} {why}", flag.replace('_', "-")),
+            None => Ok(look),
         }
     }
 
@@ -248,24 +180,4 @@ impl ProbeArgs {
             _ => bail!("what answers is no sidecar: it has no signals"),
         }
     }
-}
-
-/// The first line of a file.
-fn secret(file: &Path) -> anyhow::Result<String> {
-    let length = std::fs::metadata(file).map(|it| it.len());
-    let length = length.with_context(|| format!("cannot read {}", file.display()))?;
-    ensure!(
-        length <= SECRET_BYTES_MAX,
-        "{} is no password: it has {length} bytes",
-        file.display()
-    );
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let line = text.lines().next().unwrap_or_default();
-    ensure!(
-        !line.is_empty(),
-        "the first line of {} is empty",
-        file.display()
-    );
-    Ok(line.to_owned())
 }

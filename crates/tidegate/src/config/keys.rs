@@ -3,6 +3,7 @@
 //! The reader takes types, ranges and defaults from here, a test holds docs/configuration.md to it,
 //! and suggestions for misspelt keys come from it. What a key means is said in the document.
 
+pub(crate) mod agent;
 pub(crate) mod balancer;
 pub(crate) mod dependency;
 pub(crate) mod fleet;
@@ -513,6 +514,7 @@ mod tests {
         ("[[rls.limit]]", rls::RLS_LIMIT),
         ("[rls.limit.descriptor]", rls::RLS_ENTRY),
         ("[fleet]", fleet::FLEET),
+        ("[agent]", agent::AGENT),
         ("[balancer]", balancer::BALANCER),
         ("[[balancer.haproxy]]", balancer::HAPROXY),
         ("[store]", sessions::STORE),

@@ -3,6 +3,7 @@
 //! A configuration is refused as a whole, with every problem found in it; nothing starts on half of
 //! one.
 
+mod agent;
 mod app;
 mod balancer;
 mod bulkheads;
@@ -36,6 +37,7 @@ use tidegate_rls::RlsPlan;
 use tidegate_store::redis::Use;
 use toml::de::DeTable;
 
+pub(crate) use agent::AgentSetup;
 pub(crate) use balancer::BalancerPlan;
 pub(crate) use durability::show as show_durability;
 pub(crate) use file::read;
@@ -78,6 +80,8 @@ pub(crate) struct Setup {
     pub(crate) rls: Option<RlsPlan>,
     /// What this node is in its fleet, if it is in any.
     pub(crate) fleet: Option<FleetPlan>,
+    /// What an agent looks at beside what the gateway knows, if it is to.
+    pub(crate) agent: Option<AgentSetup>,
     /// What load balancers are told, and which are set.
     pub(crate) balancer: BalancerPlan,
 }
@@ -105,7 +109,7 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
 }
 
 /// The tables of a configuration.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "listen",
     "admin",
     "trust",
@@ -120,6 +124,7 @@ const TABLES: [&str; 16] = [
     "tokens",
     "rls",
     "fleet",
+    "agent",
     "balancer",
     "app",
 ];
@@ -185,6 +190,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         sidecar,
         rls,
         fleet: fleet::fleet(&top, problems),
+        agent: agent::agent(&top, problems),
         balancer,
     }
 }

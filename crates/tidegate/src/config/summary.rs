@@ -17,7 +17,7 @@ use tidegate_core::queue::Discipline;
 use tidegate_gateway::plan::{AppPlan, Mode, RoutePlan};
 use tidegate_gateway::session::Need;
 
-use super::{FleetPlan, Setup, limit};
+use super::{AgentSetup, FleetPlan, Setup, limit};
 
 /// Displays a [`Setup`] in terms of what will happen.
 pub(crate) struct Summary<'p>(pub(crate) &'p Setup);
@@ -48,6 +48,7 @@ impl fmt::Display for Summary<'_> {
         rates::show(f, plan)?;
         rls::show(f, self.0.rls.as_ref())?;
         show_fleet(f, self.0.fleet.as_ref())?;
+        show_agent(f, self.0.agent.as_ref())?;
         balancer::show(f, &self.0.balancer)
     }
 }
@@ -80,6 +81,22 @@ fn show_fleet(f: &mut fmt::Formatter<'_>, fleet: Option<&FleetPlan>) -> fmt::Res
             path.display()
         ),
         None => Ok(()),
+    }
+}
+
+fn show_agent(f: &mut fmt::Formatter<'_>, agent: Option<&AgentSetup>) -> fmt::Result {
+    let Some(agent) = agent else {
+        return Ok(());
+    };
+    let look = &agent.look;
+    writeln!(f, "\nagent")?;
+    writeln!(f, "  looks at  {}", look.runtime.name())?;
+    for at in &look.listen {
+        writeln!(f, "  listener  {at}")?;
+    }
+    match agent.latency_budget {
+        Some(budget) => writeln!(f, "  latency   99 % within {}", span(budget)),
+        None => writeln!(f, "  latency   not judged, without latency_budget"),
     }
 }
 

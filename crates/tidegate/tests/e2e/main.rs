@@ -34,4 +34,5 @@ mod sessions_visitor;
 mod sim;
 mod store_check;
 mod tomcat;
+mod verdicts;
 mod warm;

@@ -64,7 +64,7 @@ fn until<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
         if let Some(found) = found() {
             return found;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::park_timeout(PAUSE);
     }
     panic!("never: {what}")
 }

@@ -1,0 +1,152 @@
+//! What to look at, however it was said: by flags or in a configuration.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use tidegate_fleet::agent::{
+    ASKING_MAX, AgentPlan, Asking, At, FpmStatus, Login, Roots, Runtime, Terms, Url,
+};
+
+/// Bytes of a file with a password or a token.
+const SECRET_BYTES_MAX: u64 = 4 * 1024;
+
+/// An application and its machine, and how they are looked at. Names are those of flags and keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Look {
+    pub(crate) runtime: Runtime,
+    pub(crate) listen: Vec<At>,
+    pub(crate) url: Option<Url>,
+    pub(crate) metrics: Option<Url>,
+    pub(crate) user: Option<String>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) status: Option<At>,
+    pub(crate) status_path: String,
+    pub(crate) statsd: Option<SocketAddr>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) roots: Roots,
+    pub(crate) terms: Terms,
+}
+
+impl Look {
+    /// What was said that has no effect: the key or flag, and why.
+    pub(crate) fn idle(&self) -> Vec<(&'static str, String)> {
+        let runtime = self.runtime;
+        let mut idle = Vec::new();
+        for (key, given, by) in [
+            ("user", self.user.is_some(), Runtime::Tomcat),
+            ("token_file", self.token_file.is_some(), Runtime::Puma),
+            ("status", self.status.is_some(), Runtime::PhpFpm),
+            ("statsd", self.statsd.is_some(), Runtime::Gunicorn),
+        ] {
+            if given && runtime != by {
+                let why = format!(
+                    "says nothing about {}: it is for {}",
+                    runtime.name(),
+                    by.name()
+                );
+                idle.push((key, why));
+            }
+        }
+        let is_asked_otherwise = matches!(
+            runtime,
+            Runtime::PhpFpm | Runtime::Gunicorn | Runtime::GenericListener
+        );
+        if is_asked_otherwise && self.url.is_some() {
+            let why = format!(
+                "says nothing about {}; a page of metrics is given by `metrics`",
+                runtime.name()
+            );
+            idle.push(("url", why));
+        }
+        idle
+    }
+
+    /// The same for an agent, with what is in files.
+    ///
+    /// # Errors
+    ///
+    /// When a file with a password or a token cannot be read, or is none.
+    pub(crate) fn plan(&self) -> anyhow::Result<AgentPlan> {
+        let mut asking = Vec::new();
+        asking.extend(self.asking()?);
+        asking.extend(self.metrics.clone().map(Asking::Prometheus));
+        debug_assert!(asking.len() <= ASKING_MAX, "one of each kind");
+        Ok(AgentPlan {
+            roots: self.roots.clone(),
+            pid: self.pid,
+            runtime: self.runtime,
+            listen: self.listen.clone(),
+            asking,
+            terms: self.terms,
+        })
+    }
+
+    /// How the runtime is asked, if what is needed for that was given.
+    fn asking(&self) -> anyhow::Result<Option<Asking>> {
+        let url = self.url.clone();
+        Ok(match self.runtime {
+            Runtime::Tomcat => match url {
+                Some(url) => Some(Asking::Tomcat(url, self.login()?)),
+                None => None,
+            },
+            Runtime::SpringBoot | Runtime::Node => url.map(Asking::Prometheus),
+            Runtime::Puma => match url {
+                Some(url) => Some(Asking::Puma(self.with_token(url)?)),
+                None => None,
+            },
+            Runtime::ApachePrefork => url.map(Asking::Apache),
+            Runtime::PhpFpm => self
+                .status
+                .as_ref()
+                .or_else(|| self.listen.first())
+                .map(|at| {
+                    Asking::PhpFpm(FpmStatus {
+                        at: at.clone(),
+                        path: self.status_path.clone(),
+                        by_the_front_door: self.listen.contains(at),
+                    })
+                }),
+            Runtime::Gunicorn => self.statsd.map(Asking::Gunicorn),
+            Runtime::GenericListener => None,
+        })
+    }
+
+    fn login(&self) -> anyhow::Result<Option<Login>> {
+        let Some((user, file)) = self.user.as_ref().zip(self.password_file.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some(Login {
+            user: user.clone(),
+            password: secret(file)?,
+        }))
+    }
+
+    fn with_token(&self, url: Url) -> anyhow::Result<Url> {
+        match &self.token_file {
+            Some(file) => Ok(url.with_parameter("token", &secret(file)?)),
+            None => Ok(url),
+        }
+    }
+}
+
+/// The first line of a file.
+fn secret(file: &Path) -> anyhow::Result<String> {
+    let length = std::fs::metadata(file).map(|it| it.len());
+    let length = length.with_context(|| format!("cannot read {}", file.display()))?;
+    ensure!(
+        length <= SECRET_BYTES_MAX,
+        "{} is no password: it has {length} bytes",
+        file.display()
+    );
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = text.lines().next().unwrap_or_default();
+    ensure!(
+        !line.is_empty(),
+        "the first line of {} is empty",
+        file.display()
+    );
+    Ok(line.to_owned())
+}

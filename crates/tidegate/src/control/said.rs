@@ -1,0 +1,195 @@
+//! What this node says of itself: what the gateway carries, and what the agent sees beside that.
+
+use std::time::Duration;
+
+use tidegate_core::health::{Dimension, Load, Signal, utilisation};
+use tidegate_core::time::Mono;
+use tidegate_fleet::agent::Agent;
+use tidegate_fleet::control::Said;
+use tidegate_gateway::status::Status;
+use tidegate_gateway::work::{CalledWork, Work, WorkMeter};
+
+/// Over which time a share of failures or a percentile is taken: a second alone has too few requests.
+const WINDOW: usize = 5;
+/// Fewest requests in that time of which a percentile says something.
+const REQUESTS_MIN: u64 = 20;
+/// Which of the requests the latency is of.
+const LATENCY_SHARE: f64 = 0.99;
+
+/// Reads it, once a second.
+pub(super) struct Reader<S> {
+    status: S,
+    meter: WorkMeter,
+    agent: Option<Agent>,
+    latency_budget: Option<Duration>,
+    keeps_sessions: bool,
+    /// What was done by then, oldest first; [`WINDOW`] of them at most.
+    before: Vec<(Mono, Work)>,
+}
+
+impl<S: Fn() -> Status> Reader<S> {
+    /// Of a gateway that tells its `status` and `meter`s its work; with what an agent sees, if there is one.
+    pub(super) const fn new(
+        status: S,
+        meter: WorkMeter,
+        agent: Option<Agent>,
+        latency_budget: Option<Duration>,
+        keeps_sessions: bool,
+    ) -> Self {
+        Self {
+            status,
+            meter,
+            agent,
+            latency_budget,
+            keeps_sessions,
+            before: Vec::new(),
+        }
+    }
+
+    /// What there is to say at `now`.
+    pub(super) fn read(&mut self, now: Mono) -> Said {
+        let (status, work) = ((self.status)(), self.meter.read());
+        let mut signals = Vec::new();
+        for app in &status.apps {
+            let read = |dimension, value: u32, limit: u32| {
+                Signal::read(dimension, f64::from(value), f64::from(limit), now)
+            };
+            signals.push(read(Dimension::Inflight, app.in_flight, app.limit));
+            if app.queue_bound > 0 {
+                signals.push(read(Dimension::Queue, app.queued, app.queue_bound));
+            }
+        }
+        let mut in_container = false;
+        if let Some(agent) = &self.agent {
+            let seen = agent.latest();
+            in_container = seen.host.container.is_some();
+            signals.extend(seen.sights.iter().map(|sight| sight.signal));
+        }
+        let since = self.before.first().map(|(at, before)| (*at, before));
+        if let Some((_, before)) = since {
+            signals.extend(self.latency(&work, before, now));
+            signals.extend(downstream(&work, before, now));
+        }
+        let load = since.and_then(|(at, before)| load(&work, before, at, now, &signals));
+        let inside = work.inside;
+        self.before.push((now, work));
+        if self.before.len() > WINDOW {
+            self.before.remove(0);
+        }
+        Said {
+            signals,
+            load,
+            inflight: Some(inside),
+            keeps_sessions: self.keeps_sessions,
+            in_container,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Said::nothing()
+        }
+    }
+
+    fn latency(&self, work: &Work, before: &Work, now: Mono) -> Option<Signal> {
+        let budget = self.latency_budget?;
+        let requests = work.completed.saturating_sub(before.completed);
+        if requests < REQUESTS_MIN {
+            return None;
+        }
+        let took = work.took_within(before, LATENCY_SHARE)?;
+        let (took, budget) = (took.as_secs_f64(), budget.as_secs_f64());
+        Some(Signal::read(Dimension::Latency, took, budget, now))
+    }
+}
+
+/// The worst of what the applications call: all of it where a breaker lets nothing through.
+fn downstream(work: &Work, before: &Work, now: Mono) -> Option<Signal> {
+    let failing = work.dependencies.iter().filter_map(|called| {
+        if called.is_tripped {
+            return Some(1.0);
+        }
+        let earlier = before.dependencies.iter().find(|it| it.name == called.name);
+        let none = CalledWork::default();
+        let earlier = earlier.unwrap_or(&none);
+        let calls = called.calls.saturating_sub(earlier.calls);
+        let failed = called.failed.saturating_sub(earlier.failed);
+        (calls >= REQUESTS_MIN).then(|| (failed as f64 / calls as f64).min(1.0))
+    });
+    let worst = failing.reduce(f64::max)?;
+    Some(Signal::read(Dimension::Downstream, worst, 1.0, now))
+}
+
+/// What was done since `before`, which was at `at`.
+fn load(work: &Work, before: &Work, at: Mono, now: Mono, signals: &[Signal]) -> Option<Load> {
+    let seconds = now.since(at).as_secs_f64();
+    let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+    let completed = work.completed.saturating_sub(before.completed);
+    if seconds <= 0.0 || completed == 0 {
+        return None;
+    }
+    let failed = work.failed.saturating_sub(before.failed);
+    Some(Load {
+        offered_rps: per_second(work.arrived, before.arrived),
+        completed_rps: per_second(work.completed, before.completed),
+        error_ratio: (failed as f64 / completed as f64).min(1.0),
+        utilisation: utilisation(signals, now)?,
+        at: now,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Mono {
+        Mono::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn a_load_is_what_was_done_since() {
+        let before = Work {
+            arrived: 1_000,
+            completed: 900,
+            failed: 100,
+            ..Work::default()
+        };
+        let work = Work {
+            arrived: 1_500,
+            completed: 1_300,
+            failed: 200,
+            ..Work::default()
+        };
+        let busy = Signal::read(Dimension::Threads, 5.0, 10.0, at(5));
+
+        let load = load(&work, &before, at(0), at(5), &[busy]).unwrap();
+
+        assert_eq!((load.offered_rps, load.completed_rps), (100.0, 80.0));
+        assert_eq!((load.error_ratio, load.utilisation), (0.25, 0.5));
+        assert_eq!(super::load(&work, &work, at(0), at(5), &[busy]), None);
+        assert_eq!(super::load(&work, &before, at(5), at(5), &[busy]), None);
+    }
+
+    #[test]
+    fn the_worst_dependency_counts_and_a_tripped_breaker_is_the_worst() {
+        let called = |name: &str, calls, failed, is_tripped| CalledWork {
+            name: name.to_owned(),
+            calls,
+            failed,
+            is_tripped,
+        };
+        let work = |dependencies| Work {
+            dependencies,
+            ..Work::default()
+        };
+        let before = work(vec![called("a", 100, 100, false), called("b", 0, 0, false)]);
+
+        let some = work(vec![
+            called("a", 140, 110, false),
+            called("b", 100, 5, false),
+        ]);
+        let few = work(vec![called("a", 110, 110, false), called("b", 0, 0, false)]);
+        let tripped = work(vec![called("a", 100, 100, true), called("b", 0, 0, false)]);
+
+        let of = |now: &Work| downstream(now, &before, at(9)).map(|signal| signal.value);
+        assert_eq!(of(&some), Some(0.25));
+        assert_eq!(of(&few), None);
+        assert_eq!(of(&tripped), Some(1.0));
+    }
+}

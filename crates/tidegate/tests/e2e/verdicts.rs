@@ -1,0 +1,60 @@
+//! From what an agent sees to what balancers are told, in one process: a fleet of one.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::net::listen;
+
+use crate::client::get;
+use crate::process::{PATIENCE, TempDir, Tidegate};
+
+/// Connections that an accept queue takes beyond what it is asked to.
+const OVER: usize = 1;
+const BACKLOG: usize = 4;
+
+/// The first line of the verdict.
+fn line(gateway: SocketAddr) -> String {
+    let verdict = get(gateway, "/.tidegate/verdict");
+    assert_eq!(verdict.status, 200, "the last node is never told to leave");
+    verdict.text().lines().next().unwrap_or_default().to_owned()
+}
+
+fn wait_for(gateway: SocketAddr, what: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let line = line(gateway);
+        if line.contains(what) {
+            return line;
+        }
+        assert!(begun.elapsed() < PATIENCE, "never {what}: {line}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_full_accept_queue_is_told_to_balancers_by_name_and_the_last_node_stays() {
+    let application = TcpListener::bind("127.0.0.1:0").unwrap();
+    listen(&application, BACKLOG as i32).unwrap();
+    let at = application.local_addr().unwrap();
+    let directory = TempDir::new();
+    let tidegate = Tidegate::start(
+        &directory,
+        &format!(
+            "[[app]]\nupstream = \"http://{at}\"\n[fleet]\nnode = \"one\"\n\
+             [agent]\nlisten = [\"{at}\"]\n"
+        ),
+    );
+    let healthy = wait_for(tidegate.clients, "TIDEGATE HEALTHY");
+    assert!(healthy.contains("weight=100"), "{healthy}");
+
+    let waiting: Vec<TcpStream> = (0..BACKLOG + OVER)
+        .map(|_| TcpStream::connect(at).unwrap())
+        .collect();
+    let stressed = wait_for(tidegate.clients, "TIDEGATE STRESSED");
+    assert!(stressed.contains("dim=queue"), "{stressed}");
+
+    for _ in &waiting {
+        application.accept().unwrap();
+    }
+    wait_for(tidegate.clients, "TIDEGATE HEALTHY");
+}
