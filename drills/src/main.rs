@@ -21,6 +21,7 @@ mod health_agent_cost;
 mod health_haproxy_leastconn;
 mod health_haproxy_stale;
 mod health_runtimes;
+mod health_control_1000;
 mod limiter_default;
 mod limiter_sockets;
 mod limits_cost;
@@ -78,6 +79,7 @@ const DRILLS: &[Drill] = &[
     gateway_leaks::DRILL,
     gateway_refusal_cost::DRILL,
     gateway_proxy_cost::DRILL,
+    health_control_1000::DRILL,
     limiter_sockets::DRILL,
     limiter_default::DRILL,
     limits_fleet::DRILL,
