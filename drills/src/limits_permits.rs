@@ -96,6 +96,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
             .at_most(millis(LEASE + LATE_MAX))
             .beside("the lease", millis(LEASE)),
     );
+    // The other gateway was given all of them just now.
     verdict.add(
         Figure::count("of 10 permits of a killed holder, lost for ever", 0.0)
             .exactly(0.0)

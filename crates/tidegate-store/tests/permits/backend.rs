@@ -110,9 +110,12 @@ impl Thing {
     }
 
     pub(crate) async fn renew(&self, renewals: &[Renewal]) -> Vec<Answer> {
+        self.try_renew(renewals).await.unwrap()
+    }
+
+    pub(crate) async fn try_renew(&self, renewals: &[Renewal]) -> Result<Vec<Answer>, StoreError> {
         let store = &self.store;
-        let said = store.renew(&self.name, &self.terms, renewals, CALL).await;
-        said.unwrap()
+        store.renew(&self.name, &self.terms, renewals, CALL).await
     }
 
     pub(crate) async fn release(&self, ids: &[PermitId]) {

@@ -114,10 +114,20 @@ fn calls_of_all_gateways_count_together() {
     let held = [one.hold(&fleet.backend), other.hold(&fleet.backend)];
     // Longer than a lease: they are renewed.
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(700) {
-        assert_eq!(reason(&one.call("/")), (503, "queue_full"));
-        let request = get(other.tidegate.clients, "/r");
-        assert_eq!(reason(&request), (503, "dependency_full"));
+    let mut seen = [false; 2];
+    while begun.elapsed() < Duration::from_millis(700) || seen != [true; 2] {
+        assert!(begun.elapsed() < PATIENCE, "{seen:?}");
+        let (call, request) = (one.call("/"), get(other.tidegate.clients, "/r"));
+        for (answer, full) in [(&call, "queue_full"), (&request, "dependency_full")] {
+            // A store that did not answer in time, on a machine that is busy, lets nothing pass either.
+            let reason = reason(answer);
+            assert!(
+                [(503, full), (503, "limit_store_away")].contains(&reason),
+                "{reason:?}"
+            );
+        }
+        seen[0] |= reason(&call).1 == "queue_full";
+        seen[1] |= reason(&request).1 == "dependency_full";
         thread::park_timeout(Duration::from_millis(50));
     }
     assert_eq!(one.status()["fleet_held"], 1);
@@ -127,7 +137,9 @@ fn calls_of_all_gateways_count_together() {
     }
 
     fleet.until_called();
-    assert_eq!(get(other.tidegate.clients, "/r").status, 200);
+    other.until("the route is not let through", |it| {
+        get(it.tidegate.clients, "/r").status == 200
+    });
     let metrics = get(one.tidegate.admin, "/metrics").text();
     for line in [
         "tidegate_dependency_fleet_lost_total{dependency=\"recs\"} 0",
@@ -148,7 +160,15 @@ fn a_call_waits_a_little_for_one_of_another_gateway_to_end() {
     let held = [one.hold(&fleet.backend), one.hold(&fleet.backend)];
 
     let egress = other.egress;
-    let waits = thread::spawn(move || get(egress, "/"));
+    let waits = thread::spawn(move || {
+        loop {
+            let answer = get(egress, "/");
+            // The machine was busy, and the store did not answer in time.
+            if reason(&answer).1 != "limit_store_away" {
+                return answer;
+            }
+        }
+    });
     other.until("nobody asks the store", |it| it.status()["in_flight"] == 1);
     fleet.backend.release();
 
