@@ -105,9 +105,14 @@ impl Sampler {
         seen.host = self.host.look(now, &mut seen.sights);
 
         let first = look(&self.watch, &mut self.diag);
+        let others_wait = matches!(&first, Ok(depth) if depth.pending_all > 0);
         let asking = self.asked.iter_mut().map(|asked| async {
             asked.sights.clear();
-            asked.probe.look(now, &mut asked.sights).await;
+            if others_wait && asked.probe.is_by_the_front_door() {
+                asked.probe.leave_out(now, &mut asked.sights);
+            } else {
+                asked.probe.look(now, &mut asked.sights).await;
+            }
         });
         tokio::join!(join_all(asking), tokio::time::sleep(LASTING));
         let second = look(&self.watch, &mut self.diag);

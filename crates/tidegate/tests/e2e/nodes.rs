@@ -141,19 +141,18 @@ fn a_fleet_of_one_process_is_asked_through_its_sidecar() {
         (state_of(&site.nodes(), "alone").as_deref() == Some("healthy")).then_some(())
     });
 
-    let metrics = until("metrics have it", || {
-        let text = get(site.gateway.admin, "/metrics").text();
-        text.contains("tidegate_node_state{node=\"alone\",state=\"healthy\"} 1.0")
-            .then_some(text)
-    });
     for line in [
+        "tidegate_node_state{node=\"alone\",state=\"healthy\"} 1.0",
         "tidegate_leads 1.0",
         "tidegate_verdict_source{source=\"control\"} 1.0",
         "tidegate_node_weight{node=\"alone\"} 100.0",
         "tidegate_fleet_guard_active{reason=\"dependency\"} 0.0",
         "tidegate_fleet_decisions_total{result=\"lost\"} 0",
     ] {
-        assert!(metrics.contains(line), "{line} in {metrics}");
+        until(line, || {
+            let metrics = get(site.gateway.admin, "/metrics").text();
+            metrics.contains(line).then_some(())
+        });
     }
     // The last is never drained.
     said(&site.run(&["drain", "alone", "--by", "kim", "--yes"]));

@@ -73,7 +73,7 @@ mod tests {
         assert!(in_container(&tree.roots()).unwrap().contains("overlay"));
 
         tree.proc("self/mountinfo", plain);
-        tree.proc("self/root/.dockerenv", "");
+        tree.proc(&["self", "root", ".dockerenv"].join("/"), "");
         assert!(in_container(&tree.roots()).unwrap().contains(".dockerenv"));
     }
 }

@@ -121,6 +121,7 @@ pub(crate) enum ProbeError {
 pub struct Probe {
     kind: Kind,
     timeout: Duration,
+    by_the_front_door: bool,
 }
 
 enum Kind {
@@ -142,6 +143,8 @@ impl Probe {
         let Terms {
             workers, budgets, ..
         } = terms;
+        let by_the_front_door =
+            matches!(&asking, Asking::PhpFpm(status) if status.by_the_front_door);
         let kind = match asking {
             Asking::Prometheus(url) => {
                 Kind::Prometheus(Prometheus::new(Client::new(url, None), budgets))
@@ -157,7 +160,23 @@ impl Probe {
         Ok(Self {
             kind,
             timeout: terms.timeout,
+            by_the_front_door,
         })
+    }
+
+    /// Whether it is one of the workers that answers, who get to it after all who wait already.
+    pub const fn is_by_the_front_door(&self) -> bool {
+        self.by_the_front_door
+    }
+
+    /// Does not ask at `now`, since others wait at that door: a question would be one more in the queue, each second, and
+    /// would still be there when the agent has gone away.
+    pub(crate) fn leave_out(&self, now: Mono, sights: &mut Vec<Sight>) {
+        let (source, dimensions) = self.kind.tells();
+        sights.extend(dimensions.iter().map(|&dimension| {
+            let blank = Blank::error(format!("{source}: not asked while connections wait"));
+            Sight::blank(dimension, blank, source, now)
+        }));
     }
 
     /// Asks at `now`, and puts what is told behind what is in `sights`. Returns within the timeout.
