@@ -9,6 +9,7 @@ use tidegate_gateway::metrics::{Counted, CountedRow};
 use tidegate_http::verdict::Board;
 
 use crate::config::BalancerPlan;
+use crate::control::Everybody;
 
 /// All that runs for the sake of balancers.
 pub(crate) struct Balancers {
@@ -17,8 +18,13 @@ pub(crate) struct Balancers {
     reconcilers: Vec<(String, Reconciler)>,
 }
 
-/// Starts what `plan` asks for. Balancers that ask are told what hangs on `board`.
-pub(crate) fn start(plan: &BalancerPlan, board: Arc<Board>) -> anyhow::Result<Balancers> {
+/// Starts what `plan` asks for. Balancers that ask are told what hangs on `board`, and those that are set hold what
+/// `everybody` says.
+pub(crate) fn start(
+    plan: &BalancerPlan,
+    board: Arc<Board>,
+    everybody: &Everybody,
+) -> anyhow::Result<Balancers> {
     let agent_check = match &plan.agent_check {
         Some(plan) => {
             let listen = plan.listen;
@@ -35,8 +41,10 @@ pub(crate) fn start(plan: &BalancerPlan, board: Arc<Board>) -> anyhow::Result<Ba
             haproxy.backends.clone(),
             haproxy.lease,
         );
-        // Nobody here has an opinion of other nodes. What dead agents have left behind is put right all the same.
-        let reconciler = Reconciler::start(adapter, haproxy.interval, Vec::new);
+        let everybody = everybody.clone();
+        let desired = move || everybody.desired();
+        // Of nodes that nobody has decided about, what dead agents have left behind is put right all the same.
+        let reconciler = Reconciler::start(adapter, haproxy.interval, desired);
         let reconciler = reconciler.context("cannot start a thread for a balancer")?;
         reconcilers.push((name, reconciler));
     }
@@ -68,6 +76,11 @@ impl Balancers {
             }
             all
         }
+    }
+
+    /// Whether any balancer is told of all nodes.
+    pub(crate) const fn tells_of_all(&self) -> bool {
+        !self.reconcilers.is_empty()
     }
 
     /// Has the agent check say its last word. What is set elsewhere goes on until then.

@@ -22,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use self::said::Reader;
+pub(crate) use self::told::Everybody;
 use crate::config::{AgentSetup, FleetPlan};
 
 /// Where Linux has the machine's name.
@@ -40,11 +41,12 @@ pub(crate) struct Control {
 }
 
 /// Starts what `setup` asks for, if it does, and has `gateway` tell of it among its metrics. What applications post of
-/// themselves is on `posted`, whose clock is the one of all readings.
+/// themselves is on `posted`, whose clock is the one of all readings. `everybody` is kept up to date, where somebody asks it.
 pub(crate) fn start(
     setup: Option<(&FleetPlan, Fleet)>,
     agent: Option<&AgentSetup>,
     posted: Option<agent::Board>,
+    everybody: Option<Everybody>,
     gateway: &Gateway,
 ) -> anyhow::Result<Option<Control>> {
     let Some((plan, fleet)) = setup else {
@@ -67,7 +69,7 @@ pub(crate) fn start(
         plan.sessions_in_heap,
     );
     let board = gateway.board();
-    let control = Control::start(plan, fleet, posted, reader, board)?;
+    let control = Control::start(plan, fleet, posted, reader, board, everybody)?;
     gateway.count_for(Box::new(control.counts()));
     gateway.measure_for(Box::new(control.measures()));
     Ok(Some(control))
@@ -88,6 +90,7 @@ impl Control {
         posted: agent::Board,
         mut reader: Reader<impl Fn() -> Status + Send + 'static>,
         board: Arc<Board>,
+        everybody: Option<Everybody>,
     ) -> anyhow::Result<Self> {
         let name = match &plan.node {
             Some(name) => name.clone(),
@@ -100,6 +103,7 @@ impl Control {
             }
             None => None,
         };
+        let all = fleet.clone();
         let station = Station::new(
             StationPlan {
                 node: Node {
@@ -131,6 +135,7 @@ impl Control {
             tokio::select! {
                 () = run(station, clock, read, look, sender, stopped) => {}
                 never = reopen_on_hangup(reopen) => match never {},
+                never = follow(everybody, all) => match never {},
             }
         };
         let thread = std::thread::Builder::new()
@@ -194,6 +199,14 @@ impl Control {
         if tokio::time::timeout(LEAVE_WITHIN, left).await.is_err() {
             tracing::warn!("the fleet has not heard that this node leaves: it will notice");
         }
+    }
+}
+
+/// Keeps up to date what balancers are told of all nodes, if any are.
+async fn follow(everybody: Option<Everybody>, fleet: Fleet) -> std::convert::Infallible {
+    match everybody {
+        Some(everybody) => everybody.follow(fleet, STORE_TIMEOUT).await,
+        None => std::future::pending().await,
     }
 }
 

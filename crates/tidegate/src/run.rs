@@ -21,7 +21,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::balancer::{self, Balancers};
 use crate::config::{Setup, capped};
-use crate::{control, permits, rls, secrets};
+use crate::control::{self, Everybody};
+use crate::{permits, rls, secrets};
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -66,12 +67,14 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
         tokens.keys = secrets::token_keys(&tokens.key_file)?;
     }
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
-    let balancers = balancer::start(&setup.balancer, gateway.board())?;
+    let everybody = Everybody::default();
+    let balancers = balancer::start(&setup.balancer, gateway.board(), &everybody)?;
     door.open(permits::giver(gateway.permits()));
     let control = control::start(
         setup.fleet.as_ref().zip(fleet),
         setup.agent.as_ref(),
         sidecar.as_ref().map(Sidecar::board),
+        balancers.tells_of_all().then_some(everybody),
         &gateway,
     )?;
     if let Some(sidecar) = &sidecar {

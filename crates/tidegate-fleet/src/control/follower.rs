@@ -143,7 +143,7 @@ impl Follower {
     pub fn standing(&self, now: Mono) -> Standing {
         let valid = (self.control.as_ref()).filter(|control| now < control.until);
         let told = valid.and_then(|control| Some((control.told.as_ref()?, control.until)));
-        let control = told.map(|(told, until)| verdict(told, until));
+        let control = told.map(|(told, until)| told.verdict(until));
         let own = self.own.as_ref();
         let source = match (&control, own.and_then(|own| own.at(now))) {
             (Some(_), _) => Source::Control,
@@ -158,18 +158,6 @@ impl Follower {
             drain: drain.map(|(drain, _)| drain.clone()),
             word: valid.and_then(|control| control.word.clone()),
         }
-    }
-}
-
-fn verdict(told: &Told, valid_until: Mono) -> Verdict {
-    Verdict {
-        state: told.state(),
-        weight: told.weight.min(100),
-        left: told.left,
-        binding: told.dimension(),
-        confidence: told.confidence,
-        guard: told.guard(),
-        valid_until,
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::health::{Dimension, Freeze, Hold, Pulse, State};
+use tidegate_core::health::{Dimension, Freeze, Hold, Pulse, State, Verdict};
+use tidegate_core::time::Mono;
 
 /// What was decided about a node. Times are how long something has lasted, so that no two clocks are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -121,6 +122,19 @@ const fn all() -> f64 {
 }
 
 impl Told {
+    /// The verdict that it is, which holds until `valid_until`.
+    pub fn verdict(&self, valid_until: Mono) -> Verdict {
+        Verdict {
+            state: self.state(),
+            weight: self.weight.min(100),
+            left: self.left,
+            binding: self.dimension(),
+            confidence: self.confidence,
+            guard: self.guard(),
+            valid_until,
+        }
+    }
+
     /// Of a node in `state` with `weight`.
     pub fn of(state: State, weight: u8) -> Self {
         Self {

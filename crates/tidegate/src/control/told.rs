@@ -1,9 +1,58 @@
-//! What holds for this node, as balancers are told.
+//! What holds for this node and for the others, as balancers are told.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tidegate_core::health::{self, VERDICT_LEASE};
 use tidegate_core::time::Mono;
-use tidegate_fleet::control::Standing;
+use tidegate_fleet::balancer::Desired;
+use tidegate_fleet::control::{Standing, TICK, Told};
 use tidegate_http::verdict::{Binding, Board, State, Verdict};
+use tidegate_store::{Call, Fleet, Issue};
+use tokio::time::MissedTickBehavior;
+
+/// What was decided about every node, for balancers that are told of all of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Everybody(Arc<Mutex<Vec<Desired>>>);
+
+impl Everybody {
+    /// What was decided last. It says itself until when it holds.
+    pub(crate) fn desired(&self) -> Vec<Desired> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Reads once a second what `fleet` decides, for ever. What cannot be read is over when its time is.
+    pub(super) async fn follow(self, fleet: Fleet, timeout: Duration) -> std::convert::Infallible {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            let asked = Instant::now();
+            if let Ok(Some(issue)) = fleet.published(Call::within(timeout)).await {
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = desired(&issue, asked);
+            }
+        }
+    }
+}
+
+/// What `issue`, for which was asked at `asked`, says of each node.
+fn desired(issue: &Issue, asked: Instant) -> Vec<Desired> {
+    let left = issue.stamp.until.since(issue.now).min(VERDICT_LEASE);
+    let verdicts = issue.verdicts.iter();
+    verdicts
+        .filter_map(|(node, said)| {
+            let told = Told::decode(said)?;
+            Some(Desired {
+                node: node.to_string(),
+                verdict: verdict(&told.verdict(Mono::default()), told.is_drained()),
+                valid_until: asked + left,
+            })
+        })
+        .collect()
+}
 
 /// Puts up on `board` what holds at `now`. What nobody renews is over with the lease, and then the node is healthy.
 pub(super) fn put_up(board: &Board, standing: &Standing, now: Mono) {
@@ -40,9 +89,14 @@ fn verdict(it: &health::Verdict, drain: bool) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use tidegate_core::health::Dimension;
+    use tidegate_core::session::Name;
+    use tidegate_core::time::Wall;
     use tidegate_fleet::control::Drained;
-    use tidegate_http::verdict::Told;
+    use tidegate_http::verdict;
+    use tidegate_store::{Fence, Stamp};
 
     use super::*;
 
@@ -99,6 +153,34 @@ mod tests {
 
         put_up(&board, &standing, Mono::from_millis(1_000));
 
-        assert_eq!(board.current().told(), Told::Leave);
+        assert_eq!(board.current().told(), verdict::Told::Leave);
+    }
+
+    #[test]
+    fn what_was_published_counts_for_what_is_left_of_its_time_and_no_longer() {
+        let wall = |ms: u64| Wall::from_micros(1_790_000_000_000_000 + ms * 1_000);
+        let full = Told::of(health::State::Saturated, 0);
+        let verdicts = [(Name::new("shop-1").unwrap(), full.encode())];
+        let asked = Instant::now();
+        let issue = |now: u64| Issue {
+            now: wall(now),
+            stamp: Stamp {
+                fence: Fence(1),
+                generation: 1,
+                at: wall(0),
+                until: wall(3_000),
+            },
+            fleet: Vec::new(),
+            verdicts: BTreeMap::from(verdicts.clone()),
+        };
+
+        let fresh = desired(&issue(1_000), asked);
+
+        assert_eq!(fresh.len(), 1);
+        assert_eq!(fresh[0].node, "shop-1");
+        assert_eq!(fresh[0].valid_until, asked + Duration::from_secs(2));
+        assert_eq!(fresh[0].at(asked).told, verdict::Told::Out);
+        let over = desired(&issue(9_000), asked);
+        assert_eq!(over[0].at(asked).told, verdict::Told::Serve(100));
     }
 }
