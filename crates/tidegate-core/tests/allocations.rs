@@ -7,6 +7,9 @@ use allocation_counter::measure;
 use tidegate_core::admission::{Action, Admission, Arrival, Config, Ticket};
 use tidegate_core::bulkhead::{Bulkheads, Loan, Portion, Reserve};
 use tidegate_core::facts::{COHORTS, Class, Facts, GroupId, RouteId};
+use tidegate_core::health::{
+    self, Dimension, Fleet, Load, NodeId, Readings, Report, Scales, Signal,
+};
 use tidegate_core::limit::adaptive::Settings;
 use tidegate_core::limit::{Bounds, Ending, Kind};
 use tidegate_core::queue::Discipline;
@@ -197,4 +200,48 @@ fn a_request_that_waits_takes_little_memory() {
     println!("{each} B for each of {WAITING} that wait");
     assert!(each <= WAITING_BYTES_MAX, "{each} B");
     assert_eq!(admission.snapshot().queued, WAITING as u32);
+}
+
+/// A second in the life of a fleet of a hundred, some of whom are full or silent.
+fn second(fleet: &mut Fleet, rng: &mut Rng, now: Mono) {
+    for node in 0..100 {
+        let busy = rng.unit();
+        if busy < 0.1 {
+            continue;
+        }
+        let busy = if node % 10 == 0 { 1.0 } else { busy };
+        let signals = [Dimension::Threads, Dimension::Pool, Dimension::Gc]
+            .map(|dimension| Signal::read(dimension, busy, 1.0, now));
+        let report = Report {
+            readings: Readings::of(&Scales::default(), &signals, now),
+            load: Some(Load {
+                offered_rps: 100.0 * busy,
+                completed_rps: 100.0 * busy,
+                error_ratio: 0.0,
+                utilisation: busy,
+                at: now,
+            }),
+            keeps_sessions: node % 7 == 0,
+        };
+        (fleet.report(now, NodeId(node), report)).expect("there is room for a hundred");
+    }
+}
+
+#[test]
+fn deciding_on_a_fleet_allocates_nothing_once_all_nodes_are_known() {
+    let mut fleet = Fleet::new(health::Settings::default());
+    let mut rng = Rng::new(1);
+    let mut decisions = Vec::new();
+    let mut go = |from: u64, to: u64| {
+        for tick in from..to {
+            let now = Mono::from_millis(1_000 * tick);
+            second(&mut fleet, &mut rng, now);
+            fleet.tick(now, &mut decisions);
+        }
+    };
+    go(1, 100);
+
+    let taken = measure(|| go(100, 400));
+
+    assert_eq!(taken.count_total, 0, "{taken:?}");
 }
