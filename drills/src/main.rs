@@ -22,6 +22,7 @@ mod health_control_1000;
 mod health_haproxy_leastconn;
 mod health_haproxy_stale;
 mod health_runtimes;
+mod health_control_loop;
 mod limiter_default;
 mod limiter_sockets;
 mod limits_cost;
@@ -111,6 +112,7 @@ const DRILLS: &[Drill] = &[
     sessions_partial_reads::DRILL,
     sessions_lifetimes::DRILL,
     sessions_expiry::DRILL,
+    health_control_loop::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.
