@@ -21,7 +21,7 @@ use tidegate_store::{Fleet, Node};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
-use self::said::Reader;
+use self::said::{Eyes, Reader};
 pub(crate) use self::told::Everybody;
 use crate::config::{AgentSetup, FleetPlan};
 
@@ -53,18 +53,18 @@ pub(crate) fn start(
         return Ok(None);
     };
     let posted = posted.unwrap_or_else(|| agent::Board::new(Instant::now()));
-    let looking = match agent {
+    let eyes = match agent {
         Some(agent) => {
             let look = agent.look.plan()?;
             let started = Agent::start(look, posted.clone());
-            Some(started.context("cannot start looking at the node")?)
+            Eyes::Agent(started.context("cannot start looking at the node")?)
         }
-        None => None,
+        None => Eyes::Posted(posted.clone()),
     };
     let reader = Reader::new(
         gateway.teller(),
         gateway.work(),
-        looking,
+        eyes,
         agent.and_then(|agent| agent.latency_budget),
         plan.sessions_in_heap,
     );

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::health::{Dimension, Load, Signal, utilisation};
 use tidegate_core::time::Mono;
-use tidegate_fleet::agent::Agent;
+use tidegate_fleet::agent::{Agent, Board};
 use tidegate_fleet::control::Said;
 use tidegate_gateway::status::Status;
 use tidegate_gateway::work::{CalledWork, Work, WorkMeter};
@@ -16,11 +16,19 @@ const REQUESTS_MIN: u64 = 20;
 /// Which of the requests the latency is of.
 const LATENCY_SHARE: f64 = 0.99;
 
+/// What is seen beside what the gateway knows by itself.
+pub(super) enum Eyes {
+    /// What an agent sees, and with it what applications post of themselves.
+    Agent(Agent),
+    /// What applications post.
+    Posted(Board),
+}
+
 /// Reads it, once a second.
 pub(super) struct Reader<S> {
     status: S,
     meter: WorkMeter,
-    agent: Option<Agent>,
+    eyes: Eyes,
     latency_budget: Option<Duration>,
     keeps_sessions: bool,
     /// What was done by then, oldest first; [`WINDOW`] of them at most.
@@ -28,18 +36,18 @@ pub(super) struct Reader<S> {
 }
 
 impl<S: Fn() -> Status> Reader<S> {
-    /// Of a gateway that tells its `status` and `meter`s its work; with what an agent sees, if there is one.
+    /// Of a gateway that tells its `status` and `meter`s its work; with what `eyes` see.
     pub(super) const fn new(
         status: S,
         meter: WorkMeter,
-        agent: Option<Agent>,
+        eyes: Eyes,
         latency_budget: Option<Duration>,
         keeps_sessions: bool,
     ) -> Self {
         Self {
             status,
             meter,
-            agent,
+            eyes,
             latency_budget,
             keeps_sessions,
             before: Vec::new(),
@@ -60,10 +68,17 @@ impl<S: Fn() -> Status> Reader<S> {
             }
         }
         let mut in_container = false;
-        if let Some(agent) = &self.agent {
-            let seen = agent.latest();
-            in_container = seen.host.container.is_some();
-            signals.extend(seen.sights.iter().map(|sight| sight.signal));
+        match &self.eyes {
+            Eyes::Agent(agent) => {
+                let seen = agent.latest();
+                in_container = seen.host.container.is_some();
+                signals.extend(seen.sights.iter().map(|sight| sight.signal));
+            }
+            Eyes::Posted(board) => {
+                let mut sights = Vec::new();
+                board.put_on(&mut sights);
+                signals.extend(sights.iter().map(|sight| sight.signal));
+            }
         }
         let since = self.before.first().map(|(at, before)| (*at, before));
         if let Some((_, before)) = since {

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use crate::process::PATIENCE;
 
@@ -127,4 +129,17 @@ pub(crate) fn read_line(stream: &mut impl BufRead) -> String {
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();
     line.trim_end().to_owned()
+}
+
+/// Asks what listens at `socket` on this machine, with JSON.
+pub(crate) fn ask_socket(socket: &Path, method: &str, path: &str, body: &str) -> Answer {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    read_answer(&mut BufReader::new(stream), method)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::backend::Backend;
-use crate::client::{Answer, ask, get};
+use crate::client::{Answer, ask, ask_socket, get};
 use crate::process::{PATIENCE, TempDir, Tidegate};
 
 /// A gateway before `backend` whose application may call the same backend as `recs`.
@@ -362,18 +362,8 @@ impl Beside {
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
-        use std::io::{BufReader, Write};
-
         let socket = self.directory.path().join("side.sock");
-        let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        crate::client::read_answer(&mut BufReader::new(stream), method)
+        ask_socket(&socket, method, path, body)
     }
 
     /// A permit's answer, and what is in it.

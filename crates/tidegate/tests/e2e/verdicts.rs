@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::listen;
 
-use crate::client::get;
+use crate::client::{ask_socket, get};
 use crate::process::{PATIENCE, TempDir, Tidegate};
 
 /// Connections that an accept queue takes beyond what it is asked to.
@@ -57,4 +57,31 @@ fn a_full_accept_queue_is_told_to_balancers_by_name_and_the_last_node_stays() {
         application.accept().unwrap();
     }
     wait_for(tidegate.clients, "TIDEGATE HEALTHY");
+}
+
+#[test]
+fn what_an_application_posts_of_itself_counts_without_an_agent() {
+    let directory = TempDir::new();
+    let socket = directory.path().join("side.sock");
+    let tidegate = Tidegate::start(
+        &directory,
+        &format!(
+            "[[app]]\nupstream = \"http://127.0.0.1:9\"\n[fleet]\nnode = \"one\"\n[sidecar]\nlisten = \"unix:{}\"\n",
+            socket.display()
+        ),
+    );
+    let full = r#"{"source":"shop","signals":[{"dimension":"pool","value":10,"limit":10}]}"#;
+
+    let begun = Instant::now();
+    loop {
+        let posted = ask_socket(&socket, "POST", "/v1/signals", full);
+        assert_eq!(posted.status, 204);
+        let line = line(tidegate.clients);
+        if line.contains("TIDEGATE STRESSED") {
+            assert!(line.contains("dim=pool"), "{line}");
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{line}");
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
 }

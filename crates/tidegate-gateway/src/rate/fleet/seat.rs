@@ -516,8 +516,12 @@ impl Seat {
         matches!(self.way, Way::Shared { hot: Some(_), .. })
     }
 
-    /// Whether forgetting it would let something pass that it would not have: what was spent of a part.
+    /// Whether forgetting it would let something pass that it would not have: what was spent of a part, or what nobody else
+    /// knows of yet.
     pub(super) fn is_needed(&self, limit: &Limit, parts: &Following, now: Tick) -> bool {
+        if self.unreported() > 0 {
+            return true;
+        }
         let divided = limit.bucket.as_ref().and_then(|it| it.divided.as_ref());
         let (Some(divided), Way::Divided(Some(state))) = (divided, &self.way) else {
             return false;

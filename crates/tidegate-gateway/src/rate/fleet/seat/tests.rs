@@ -148,3 +148,15 @@ fn of_a_key_without_tokens_to_spare_one_request_asks_at_a_time() {
     seat.end_turn(Some(true));
     assert!(seat.take_turn().is_ok() && seat.take_turn().is_ok());
 }
+
+#[test]
+fn what_is_not_reported_yet_is_not_forgotten_however_idle_its_key() {
+    let plan = AggregatePlan::usual(100);
+    let limit = limit("100/s", FleetMode::Aggregate(plan), OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    assert!(!seat.is_needed(&limit, &nobody(), Tick(0)));
+
+    assert!(matches!(take(&mut seat, &limit, 1), Here::Passed(By::Seat)));
+
+    assert!(seat.is_needed(&limit, &nobody(), Tick(3_600 * SECOND)));
+}
