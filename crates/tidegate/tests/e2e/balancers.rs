@@ -68,7 +68,10 @@ fn after_sigterm_the_agent_says_for_two_intervals_that_all_is_well_and_then_goes
     let mut last = String::new();
     while let Ok(heard) = hear(agent) {
         assert!(begun.elapsed() < PATIENCE);
-        last = heard;
+        // Who connects at the very moment at which it goes may hear nothing, which no balancer minds.
+        if !heard.is_empty() {
+            last = heard;
+        }
     }
     assert!(begun.elapsed() >= Duration::from_millis(400));
     assert_eq!(last, "up ready 100%\n");
