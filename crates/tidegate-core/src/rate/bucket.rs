@@ -128,10 +128,8 @@ impl BucketSpec {
             return Ok(Passed { remaining });
         }
         // What was spent from has been refilled already.
-        let credits = u64::try_from(state.credits).unwrap_or(0);
-        Ok(Passed {
-            remaining: credits / self.b,
-        })
+        let remaining = self.whole(state.credits);
+        Ok(Passed { remaining })
     }
 
     /// What [`Self::take`] would make of `state`, or why it would not.
@@ -198,9 +196,19 @@ impl BucketSpec {
     }
 
     /// Whole tokens that are there; 0 when there is debt.
+    #[inline]
     pub fn remaining(&self, state: &BucketState, now: Tick) -> u64 {
-        let credits = self.refilled(state, now).credits;
-        u64::try_from(credits).unwrap_or(0) / self.b
+        self.whole(self.refilled(state, now).credits)
+    }
+
+    /// How many whole tokens that many credits are; none is in debt.
+    #[inline]
+    fn whole(&self, credits: i64) -> u64 {
+        // Most of those that are refused have none, and a division is what costs most here.
+        match u64::try_from(credits) {
+            Ok(credits) if credits >= self.b => credits / self.b,
+            _ => 0,
+        }
     }
 
     /// Tokens that are missing from a full bucket, the last one perhaps in part.
