@@ -17,13 +17,17 @@ use tokio::time::{Instant, timeout_at};
 use super::super::who::KeyHash;
 use super::counts::{Called, Without};
 use super::parts::Keys;
-use super::plan::FleetMode;
+use super::plan::{FleetMode, FleetPlan};
 use super::post::Return;
 use super::seat::{By, Here, Seat};
-use super::{Fleet, Inner, tag_of};
+use super::{Fleet, Inner, REST_US, tag_of};
 
 /// Longest wait of one request for the store, whatever it asks for.
 const WAIT_MAX: Duration = Duration::from_millis(8);
+
+/// A limit that is told by reports, and lets nothing pass without the store, goes on for so long after a call that had no
+/// answer: until the next one could have had its own.
+const SILENCE_MAX: Duration = Duration::from_micros(REST_US).saturating_add(WAIT_MAX);
 
 /// The limits that a request meets.
 pub(crate) struct Wants {
@@ -228,10 +232,23 @@ impl Inner {
         if let Some(refused) = self.known_refusal(want) {
             return refused;
         }
+        let hears_first = self.hears_first(want);
         self.at_seat(want, |seat, now| {
+            if hears_first {
+                return seat.hear_first(now);
+            }
             let following = self.parts.following();
             seat.take(limit, &following, self.next_life(), now, want.cost)
         })
+    }
+
+    /// Whether nothing may be spent before the store has answered: the limit is to let nothing pass without it, would go on by
+    /// what it knows or, of a key that is new here, by what it supposes, and the store has been silent for too long.
+    fn hears_first(&self, want: &Want) -> bool {
+        let FleetPlan { mode, on_loss } = self.limit(want.limit).plan;
+        matches!(mode, FleetMode::Aggregate(_))
+            && on_loss == OnLoss::Closed
+            && self.store.is_silent(tag_of(want.key), SILENCE_MAX)
     }
 
     /// The store's refusal, if it is known without asking.

@@ -262,6 +262,18 @@ impl Seat {
         }
     }
 
+    /// Spends nothing before the store has said something: to be taken again then. [`Self::message`] has a report.
+    ///
+    /// For a key whose state is told by reports; any other one asks by itself.
+    pub(super) fn hear_first(&mut self, now: Tick) -> Here {
+        self.touched = now;
+        if let Way::Aggregate(reporter) = &mut self.way {
+            reporter.hurry(now);
+        }
+        let bell = self.bell.get_or_insert_with(Arc::default);
+        Here::Ask(Arc::clone(bell).notified_owned())
+    }
+
     /// Decides without the store, as the limit says for that case; `None` if nothing passes then.
     pub(super) fn take_apart(
         &mut self,

@@ -132,6 +132,26 @@ fn a_reporting_key_says_what_it_has_spent() {
 }
 
 #[test]
+fn a_reporting_key_that_is_to_hear_of_the_store_first_asks_it_at_once() {
+    let mode = FleetMode::Aggregate(AggregatePlan::usual(100));
+    let limit = limit("100/s", mode, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    // What it said last was answered a moment ago.
+    take(&mut seat, &limit, 0);
+    let said = message(&mut seat, 0).unwrap();
+    let credits = limit.bucket.unwrap().whole.credits_when_full();
+    seat.answered(&said, Reply::Told(Told { seq: 1, credits }), Tick(1));
+
+    assert!(matches!(seat.hear_first(Tick(2)), Here::Ask(_)));
+
+    let said = message(&mut seat, 2).unwrap();
+    assert!(matches!(said, Message::Report(report) if report.spent == 0));
+    seat.unanswered(&said, Tick(8_000));
+    assert!(matches!(seat.hear_first(Tick(9_000)), Here::Ask(_)));
+    assert_eq!(message(&mut seat, 9_000), Some(said));
+}
+
+#[test]
 fn of_a_key_without_tokens_to_spare_one_request_asks_at_a_time() {
     let limit = limit("10/s", FleetMode::Shared, OnLoss::Closed);
     let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
