@@ -25,6 +25,7 @@ pub mod work;
 mod admin;
 mod connections;
 mod drain;
+mod farewell;
 mod gateway;
 mod io;
 mod journal;
