@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::facts::Class;
 use tidegate_core::rate::permits::Terms;
 use tidegate_core::rate::share::OnLoss;
 use tidegate_core::rate::{BucketSpec, Rate};
@@ -69,5 +70,13 @@ impl DependencyPlan {
             // The door of a dependency has no other.
             _ => u32::MAX,
         }
+    }
+
+    /// The most that a permit of `class` can ever weigh: what nobody else keeps for themselves here, and over all gateways.
+    pub fn weight_max(&self, class: Class) -> u32 {
+        let here = &self.app.admission.bulkheads;
+        let here = here.most(self.concurrency(), class);
+        let together = self.fleet.map_or(u64::MAX, |fleet| fleet.terms.most(class));
+        here.min(u32::try_from(together).unwrap_or(u32::MAX))
     }
 }
