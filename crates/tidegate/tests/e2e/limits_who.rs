@@ -7,7 +7,7 @@ use tidegate_lab::peers::RedisServer;
 use crate::backend::Backend;
 use crate::client::{Answer, ask, get};
 use crate::limit_command::{json, refused, said};
-use crate::process::{PATIENCE, TempDir, Tidegate};
+use crate::process::{PATIENCE, TempDir, Tidegate, output};
 
 // The keys are a secret and a public one, made for these tests with OpenSSL, and so are the tokens. They say
 // {"iss":"https://id.example","aud":["shop","other"],"sub":"anna","plan":7,"exp":4102444800}.
@@ -178,7 +178,7 @@ fn a_key_file_that_will_not_do_ends_the_start() {
 
     let file = file.to_str().unwrap();
     for command in [&["check", file][..], &["run", "--config", file]] {
-        let done = crate::process::output(command);
+        let done = output(command);
         let errors = String::from_utf8_lossy(&done.stderr);
         assert!(
             !done.status.success() && errors.contains("no key for HS256"),
@@ -295,6 +295,33 @@ fn a_cost_that_is_no_number_of_ours_is_more_than_there_ever_is() {
     }
     assert_eq!(used(&tidegate, &["l"]), 0);
     assert_eq!(costs("100").0, 200);
+}
+
+#[test]
+fn a_key_that_no_token_could_be_verified_by_is_found_when_the_configuration_is_checked() {
+    let directory = TempDir::new();
+    let keys = directory.path().join("keys.jwks");
+    let configuration = format!(
+        "[tokens]\nkey_file = \"{}\"\n[[app]]\nupstream = \"http://127.0.0.1:1\"\nworkers = 1\n\
+         [[limit]]\nname = \"l\"\nrate = \"1/s\"\nkey = [{{ claim = \"sub\" }}]\nabsent = \"skip\"\n",
+        keys.display()
+    );
+    let file = directory.write("tidegate.toml", &configuration);
+    directory.write("keys.jwks", KEYS);
+    assert!(output(&["check", file.to_str().unwrap()]).status.success());
+
+    // Another y than that of the point.
+    directory.write("keys.jwks", &KEYS.replace("V7V3EENZ", "V7V3EENY"));
+    let checked = output(&["check", file.to_str().unwrap()]);
+
+    let errors = String::from_utf8_lossy(&checked.stderr);
+    assert!(!checked.status.success(), "{errors}");
+    for says in [
+        "keys.jwks will not do",
+        "key number 2 of `keys` is for ES256 and will not do: its x and y are no point of P-256",
+    ] {
+        assert!(errors.contains(says), "{errors}");
+    }
 }
 
 /// Limits with another rate for one of their keys.
