@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::Value;
+use tidegate_gateway::rate::in_writing;
 use tidegate_lab::text::{escaped, shortened};
 
 /// Characters of a key that are shown; `--json` shows all that there is.
@@ -178,10 +179,9 @@ fn shadow(state: &Value) -> &'static str {
 /// A key as it is given on the command line.
 fn key(parts: &Value) -> String {
     let parts = parts.as_array().map_or(&[][..], Vec::as_slice);
-    let parts = parts.iter().map(|part| match part.as_str() {
-        None => "-".to_owned(),
-        Some(part) => shortened(part, KEY_CHARS_MAX),
-    });
+    let parts = parts
+        .iter()
+        .map(|part| shortened(&in_writing(part.as_str()), KEY_CHARS_MAX));
     // Line breaks would begin what looks like another row.
     let line = escaped(&parts.collect::<Vec<_>>().join(" "));
     line.replace('\n', "\\n").replace('\t', "\\t")

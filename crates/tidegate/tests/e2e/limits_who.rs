@@ -329,7 +329,8 @@ fn overridden(more: &str) -> String {
     format!(
         "[[limit]]\nname = \"tenant\"\nrate = \"3/day\"\nkey = [{{ header = \"X-Tenant\" }}]\nabsent = \"shared\"\n{more}\n\
          [[limit.override]]\nname = \"acme\"\nkey = [\"acme\"]\nrate = \"7/day\"\n\
-         [[limit.override]]\nname = \"nobody\"\nkey = [\"-\"]\nrate = \"0/s\"\n"
+         [[limit.override]]\nname = \"nobody\"\nkey = [\"-\"]\nrate = \"0/s\"\n\
+         [[limit.override]]\nname = \"dash\"\nkey = [\"=-\"]\nrate = \"5/day\"\n"
     )
 }
 
@@ -341,8 +342,8 @@ fn keeps_overrides(tidegate: &Tidegate) {
     assert_eq!(from("red"), 3);
     assert_eq!(passed(tidegate, &[]), 0);
 
-    let refused = with(tidegate, "/", &[("x-tenant", "acme")]);
-    let policy = refused.header("ratelimit-policy").unwrap();
+    let over = with(tidegate, "/", &[("x-tenant", "acme")]);
+    let policy = over.header("ratelimit-policy").unwrap();
     assert!(policy.starts_with("\"acme\";q=7"), "{policy}");
     // Whichever of the two names is given, the key has one limit.
     for name in ["tenant", "acme"] {
@@ -353,6 +354,33 @@ fn keeps_overrides(tidegate: &Tidegate) {
         );
         assert_eq!(shown["states"][0]["used"], 7);
     }
+    // And its name is not asked for what it does not hold for.
+    for verb in [&["show"][..], &["reset", "--yes"]] {
+        for (name, key, alone) in [
+            (
+                "acme",
+                "blue",
+                "acme holds for acme alone, in place of tenant; ask tenant",
+            ),
+            ("acme", "-", "acme holds for acme alone"),
+            ("nobody", "blue", "nobody holds for - alone"),
+            ("dash", "-", "dash holds for =- alone"),
+        ] {
+            let why = refused(tidegate, &[verb, &[name, key]].concat());
+            assert!(
+                why.contains(alone) && why.contains("not_in_override"),
+                "{why}"
+            );
+        }
+    }
+    assert_eq!(used(tidegate, &["tenant", "blue"]), 3);
+    // A request that says "-" is another than one that says nothing.
+    assert_eq!(from("-"), 5);
+    assert_eq!(used(tidegate, &["dash", "=-"]), 5);
+    assert_eq!(used(tidegate, &["tenant", "=-"]), 5);
+    assert_eq!(used(tidegate, &["nobody", "-"]), 0);
+    let top = said(tidegate, &["top", "dash"]);
+    assert!(top.lines().any(|row| row.ends_with("  =-")), "{top}");
     let metrics = get(tidegate.admin, "/metrics").text();
     let line = "tidegate_rate_requests_total{limit=\"acme\",outcome=\"passed\"} 7";
     assert!(metrics.contains(line), "{metrics}");

@@ -1,16 +1,15 @@
 //! Other limits for some keys of a limit: `[[limit.override]]`.
 
 use tidegate_core::rate::Spec;
-use tidegate_gateway::rate::{Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, check_key};
+use tidegate_gateway::rate::{
+    Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, check_key, part_written,
+};
 
 use super::super::keys::rates::LIMIT_OVERRIDE;
 use super::super::name::Names;
 use super::super::problem::Problems;
 use super::super::section::Section;
 use super::{Around, fleet, rate, refuse_too_dear, spec};
-
-/// The part of a key that requests lack.
-const ABSENT: &str = "-";
 
 /// Those of one limit.
 pub(super) struct Overrides<'a> {
@@ -93,7 +92,7 @@ impl Overrides<'_> {
     /// The key that it is for.
     fn key(&self, section: &Section<'_>) -> Vec<Option<String>> {
         let parts = section.texts("key").into_iter();
-        let parts = parts.map(|(part, _)| (part != ABSENT).then(|| part.to_owned()));
+        let parts = parts.map(|(part, _)| part_written(part).map(str::to_owned));
         let key: Vec<Option<String>> = parts.collect();
         if section.sound(&["key"])
             && self.section.sound(&["key"])

@@ -8,7 +8,7 @@ use tidegate_core::rate::log::ENTRIES_MAX;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::{Algorithm, Rate, Spec};
 use tidegate_gateway::plan::Plan;
-use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage};
+use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage, in_writing};
 
 /// Nothing, where there are no limits.
 pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
@@ -76,11 +76,8 @@ impl fmt::Display for Said<'_> {
             other => write!(f, " by a {}", other.name())?,
         }
         if let Some(instead) = &limit.instead {
-            let key = instead
-                .key
-                .iter()
-                .map(|part| part.as_deref().unwrap_or("-"));
-            let key: Vec<&str> = key.collect();
+            let key = instead.key.iter();
+            let key: Vec<_> = key.map(|part| in_writing(part.as_deref())).collect();
             return write!(f, ", in place of {} for {}", instead.name, key.join(" "));
         }
         let parts: Vec<String> = limit.key.iter().map(part).collect();
