@@ -276,10 +276,11 @@ fn reported_limits_that_go_on_without_the_store_do_so_for_keys_that_are_new() {
         until("its report is not missed", || failed() > before);
     }
 
-    // What is left of the burst that it may leave unreported; after that all, or no more than its part of the burst.
     assert_eq!(passed(&fleet, "x-open", "a"), 30);
+    // What is left of the burst that it may leave unreported, unless a second without an answer is over by now; and its
+    // part of the burst, or less for one that has only just become a member.
     let local = passed(&fleet, "x-local", "a");
-    assert!((9..=14).contains(&local), "{local}");
+    assert!((1..=14).contains(&local), "{local}");
 }
 
 const CLIENT: &str = "203.0.113.1";
