@@ -9,7 +9,7 @@ use tidegate_core::time::Mono;
 use super::http::{Client, Session, in_query, text};
 use super::jmx::{Bean, beans, part, value};
 use super::names::{is_old, stops_the_world};
-use super::{Budgets, ProbeError};
+use super::{Budgets, ProbeError, is_count, without_asking};
 use crate::agent::sight::{Blank, Sight};
 
 /// Asks for both: a manager that knows no JSON answers in XML, and one that knows it takes the last word.
@@ -83,15 +83,11 @@ impl Tomcat {
         for connector in &status.connectors {
             // The question itself keeps a thread of the connector that it came by.
             let asking = f64::from(u8::from(connector.name.ends_with(&ours)));
-            let busy = if connector.busy > 0.0 {
-                connector.busy - asking
-            } else {
-                connector.busy
-            };
+            let busy = without_asking(connector.busy, asking);
             let source = format!("Tomcat's {}", connector.name);
             sights.push(Sight::of(
                 Dimension::Threads,
-                (busy.max(connector.busy.min(0.0)), connector.most),
+                (busy, connector.most),
                 source,
                 now,
             ));
@@ -194,6 +190,11 @@ fn collections(
         let blank = Blank::error("no collector tells how long it took");
         return Sight::blank(Dimension::Gc, blank, source, now);
     };
+    // What cannot be is shown as it is, and nothing is compared with it later.
+    if !is_count(spent) {
+        *last = None;
+        return Sight::of(Dimension::Gc, (spent, budgets.gc_share), source, now);
+    }
     let share = last.and_then(|(at, before)| {
         let since = now.since(at).as_secs_f64() * 1_000.0;
         (since > 0.0 && spent >= before).then(|| (spent - before) / since)
@@ -394,6 +395,36 @@ mod tests {
         assert!((second.signal.ratio(at(1_000)).unwrap() - 0.8).abs() < 1e-9);
         let anew = collections(&mut last, Some(3.0), budgets, at(2_000));
         assert_eq!(anew.signal.ratio(at(2_000)), None);
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_shown_and_not_used() {
+        let budgets = Budgets::default();
+        for odd in [1e20, -1e20, f64::INFINITY] {
+            let mut last = Some((at(0), 0.0));
+            let gc = collections(&mut last, Some(odd), budgets, at(1_000));
+            let old = old_generation(
+                Some(&format!(
+                    "contents={{committed=0, init=1, max=100, used={odd}}}"
+                )),
+                "G1 Old Gen",
+                at(1_000),
+            );
+            let page = format!(
+                "OK\n\nName: Catalina:type=DataSource,name=\"x\"\nNumActive: {odd}\nMaxTotal: 8\n\
+                 MeanBorrowWaitTimeMillis: {odd}\n\n"
+            );
+            let mut sights = vec![gc, old];
+            pools(&beans(&page), budgets, at(1_000), &mut sights);
+
+            assert_eq!(sights.len(), 4);
+            for sight in &sights {
+                assert_eq!(sight.signal.ratio(at(1_000)), None, "{sight:?}");
+                let why = sight.why.as_deref().unwrap();
+                assert!(why.starts_with("not believed: "), "{sight:?}");
+            }
+            assert_eq!(last, None);
+        }
     }
 
     #[test]
