@@ -298,6 +298,7 @@ mod tests {
         let drain = Drained {
             by: "kim".to_owned(),
             why: None,
+            since_ms: None,
             left_ms: Some(10_000),
             is_done: true,
         };

@@ -9,11 +9,11 @@ use tidegate_core::health::{
 };
 use tidegate_core::session::Name;
 use tidegate_core::time::Mono;
-use tidegate_store::{Beacon, Beacons, Decided, Fence, Node};
+use tidegate_store::{Beacon, Beacons, Decided, Fence, Issue, Node};
 
 use super::beacon::Said;
 use super::order::Drain;
-use super::verdict::{Bound, Drained, Told, Word, millis};
+use super::verdict::{Bound, Counts, Drained, Told, Word, millis};
 
 /// Decides about all nodes, for as long as its station leads. It reads no clock: a beacon is as old as the time since
 /// its sequence was first seen here, whatever the store's clock or the node's says.
@@ -23,6 +23,8 @@ pub struct Plane {
     scales: [Scales; 2],
     fleet: Fleet,
     nodes: BTreeMap<Name, Known>,
+    /// Nodes that only a former leader has heard of: when that was read here, and how long they were silent by then.
+    absent: BTreeMap<Name, (Mono, Duration)>,
     next_id: u32,
     generation: u64,
     ticked: Option<Mono>,
@@ -68,6 +70,7 @@ impl Plane {
             scales: [Scales::default(), Scales::in_container()],
             fleet: Fleet::new(settings),
             nodes: BTreeMap::new(),
+            absent: BTreeMap::new(),
             next_id: 0,
             generation: 0,
             ticked: None,
@@ -81,7 +84,7 @@ impl Plane {
     ///
     /// What was known is forgotten when the plane has rested for three ticks: somebody else led meanwhile.
     pub fn tick(&mut self, now: Mono, fence: Fence, read: &Beacons) -> Judged {
-        if (self.ticked).is_some_and(|ticked| now.since(ticked) > VERDICT_LEASE) {
+        if self.ticked.is_some() && self.begins(now) {
             self.begin_anew();
         }
         self.ticked = Some(now);
@@ -101,8 +104,10 @@ impl Plane {
         for (name, node) in &mut self.nodes {
             let outcome = outcomes.get(&node.id);
             let since = self.fleet.memory(node.id).map(|memory| memory.since);
-            let mut told = node.told(now, outcome, since);
-            told.drain = orders.get(name).cloned();
+            let told = match node.drained {
+                Some(since) => node.told_drained(now, since, &self.scales),
+                None => node.told(now, outcome, since),
+            };
             if let Some(outcome) = outcome.filter(|outcome| outcome.from != outcome.to) {
                 let binding = outcome.binding.map_or("none", Dimension::name);
                 let key = (name.clone(), outcome.to.name(), binding);
@@ -110,9 +115,15 @@ impl Plane {
             }
             nodes.insert(name.clone(), told);
         }
+        self.tell_of_others(now, &orders, &mut nodes);
+        for (name, drain) in orders {
+            if let Some(told) = nodes.get_mut(&name) {
+                told.drain = Some(drain);
+            }
+        }
         let applied = self.applied(&decisions);
         self.decisions = decisions;
-        let word = self.word(now, &pulse);
+        let word = self.word(now, &pulse, &nodes);
         Judged {
             decided: Decided {
                 fence,
@@ -139,15 +150,37 @@ impl Plane {
         self.unreadable
     }
 
+    /// Whether a tick at `now` knows nothing of those before: there was none, or it is too long ago.
+    pub fn begins(&self, now: Mono) -> bool {
+        (self.ticked).is_none_or(|ticked| now.since(ticked) > VERDICT_LEASE)
+    }
+
+    /// Learns whom a former leader had heard of, from what it published last: a node that died with it would be in no list
+    /// otherwise. Nothing is decided by that.
+    pub fn inherit(&mut self, now: Mono, former: &Issue) {
+        self.begin_anew();
+        self.ticked = None;
+        let since = former.now.since(former.stamp.at);
+        for (name, said) in former.verdicts.iter().take(NODES_MAX) {
+            let age_ms = Told::decode(said).and_then(|told| told.age_ms);
+            let silent = age_ms.map(|age_ms| Duration::from_millis(age_ms).saturating_add(since));
+            if let Some(silent) = silent.filter(|silent| *silent <= FORGOTTEN_AFTER) {
+                self.absent.insert(name.clone(), (now, silent));
+            }
+        }
+    }
+
     fn begin_anew(&mut self) {
         self.fleet = Fleet::new(self.settings);
         self.nodes.clear();
+        self.absent.clear();
         self.transitions.clear();
     }
 
     /// Takes in a beacon, unless it has been seen.
     fn hear(&mut self, now: Mono, beacon: &Beacon) {
         let Node { id: name, .. } = &beacon.node;
+        self.absent.remove(name);
         let life = beacon.node.incarnation;
         let Ok(said) = Said::decode(&beacon.said, now) else {
             // As if it were silent: unknown is healthy.
@@ -222,6 +255,7 @@ impl Plane {
             let entry = Drained {
                 by: drain.by,
                 why: drain.why,
+                since_ms: Some(millis(drain.since)),
                 left_ms: drain.left.map(millis),
                 is_done,
             };
@@ -249,6 +283,8 @@ impl Plane {
         for name in gone {
             self.forget(&name);
         }
+        self.absent
+            .retain(|_, (at, silent)| now.since(*at) + *silent <= FORGOTTEN_AFTER);
         for node in self.nodes.values() {
             if node.heard != now || node.drained.is_some() {
                 continue;
@@ -277,49 +313,102 @@ impl Plane {
             .collect()
     }
 
-    fn word(&self, now: Mono, pulse: &Pulse) -> Word {
-        let drained = self.nodes.values().filter(|node| node.drained.is_some());
+    /// Puts beside what is told of `nodes` that nobody hears of those that a former leader knew, and that those that were
+    /// ordered away are so, also when they are switched off meanwhile: whoever sets balancers has to know.
+    fn tell_of_others(
+        &self,
+        now: Mono,
+        orders: &BTreeMap<Name, Drained>,
+        nodes: &mut BTreeMap<Name, Told>,
+    ) {
+        let absent = self.absent.iter().map(|(name, (at, silent))| {
+            let age_ms = millis(now.since(*at) + *silent);
+            (name, Some(age_ms), age_ms)
+        });
+        let ordered = orders
+            .iter()
+            .map(|(name, order)| (name, None, order.since_ms.unwrap_or_default()));
+        for (name, age_ms, for_ms) in absent.chain(ordered) {
+            if nodes.len() >= NODES_MAX {
+                return;
+            }
+            let is_drained = orders.get(name).is_some_and(|order| order.is_done);
+            let weight = if is_drained { 0 } else { 100 };
+            nodes.entry(name.clone()).or_insert_with(|| Told {
+                for_ms,
+                age_ms,
+                ..Told::of(State::Unknown, weight)
+            });
+        }
+    }
+
+    fn word(&self, now: Mono, pulse: &Pulse, told: &BTreeMap<Name, Told>) -> Word {
+        let is_heard = |node: &&Known| now.since(node.heard) < VERDICT_LEASE;
+        let counts = Counts {
+            nodes: told.len(),
+            heard: self.nodes.values().filter(is_heard).count(),
+            drained: told.values().filter(|told| told.is_drained()).count(),
+        };
         let for_ms = pulse.shared.map_or(0, |shared| millis(shared.lasts(now)));
-        Word::of(self.leader.as_str(), pulse, for_ms, drained.count())
+        Word::of(self.leader.as_str(), pulse, for_ms, counts)
     }
 }
 
 impl Known {
     /// What is said of it: what the core decided, or that it is unknown and in.
     fn told(&mut self, now: Mono, outcome: Option<&Outcome>, since: Option<Mono>) -> Told {
-        let age_ms = millis(now.since(self.heard));
+        let age_ms = Some(millis(now.since(self.heard)));
         let Some(outcome) = outcome else {
-            let since = self.drained.unwrap_or(self.heard);
             return Told {
-                for_ms: millis(now.since(since)),
+                for_ms: millis(now.since(self.heard)),
                 age_ms,
                 ..Told::of(State::Unknown, 100)
             };
         };
-        self.binding = match (outcome.binding, self.binding) {
-            (Some(dimension), Some((before, since))) if before == dimension => {
-                Some((dimension, since))
-            }
-            (binding, _) => binding.map(|dimension| (dimension, now)),
-        };
         let since = since.unwrap_or_default().max(self.begun);
         Told {
             left: outcome.left.map(to_thousandths),
-            binding: self.binding.map(|(dimension, since)| {
-                let read = self.said.worst_of(dimension, now);
-                Bound {
-                    dimension: dimension.name().to_owned(),
-                    value: read.map(|signal| signal.value),
-                    limit: read.map(|signal| signal.limit),
-                    for_ms: millis(now.since(since)),
-                }
-            }),
+            binding: self.bound(now, outcome.binding),
             confidence: to_thousandths(outcome.confidence),
             for_ms: millis(now.since(since)),
             age_ms,
             ..Told::of(outcome.to, outcome.weight)
         }
         .held(outcome.guard)
+    }
+
+    /// What is said of it while it is drained, which it has been `since`: nothing is decided about it, but what it reads
+    /// shows when it has finished what it had.
+    fn told_drained(&mut self, now: Mono, since: Mono, scales: &[Scales; 2]) -> Told {
+        let scales = &scales[usize::from(self.said.in_container)];
+        let headroom = Readings::of(scales, &self.said.signals, now).headroom(now);
+        let binding = headroom.binding();
+        Told {
+            left: binding.map(|binding| to_thousandths(binding.left)),
+            binding: self.bound(now, binding.map(|binding| binding.dimension)),
+            confidence: to_thousandths(headroom.confidence()),
+            for_ms: millis(now.since(since)),
+            age_ms: Some(millis(now.since(self.heard))),
+            ..Told::of(State::Unknown, 0)
+        }
+    }
+
+    /// What there is least of at `now`, with what was read of it.
+    fn bound(&mut self, now: Mono, binding: Option<Dimension>) -> Option<Bound> {
+        self.binding = match (binding, self.binding) {
+            (Some(dimension), Some((before, since))) if before == dimension => {
+                Some((dimension, since))
+            }
+            (binding, _) => binding.map(|dimension| (dimension, now)),
+        };
+        let (dimension, since) = self.binding?;
+        let read = self.said.worst_of(dimension, now);
+        Some(Bound {
+            dimension: dimension.name().to_owned(),
+            value: read.map(|signal| signal.value),
+            limit: read.map(|signal| signal.limit),
+            for_ms: millis(now.since(since)),
+        })
     }
 }
 

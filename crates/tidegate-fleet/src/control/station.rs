@@ -213,7 +213,20 @@ impl Station {
         let Some(held) = self.take_lease().await? else {
             return Ok(());
         };
-        let read = self.fleet.beacons(self.call()).await?;
+        let begins = self.plane.begins(now);
+        let former = async {
+            let asked = begins.then(|| self.fleet.published(self.call()));
+            match asked {
+                // Without it a list has fewer names for a minute.
+                Some(asked) => asked.await.ok().flatten(),
+                None => None,
+            }
+        };
+        let (read, former) = tokio::join!(self.fleet.beacons(self.call()), former);
+        let read = read?;
+        if let Some(former) = &former {
+            self.plane.inherit(now, former);
+        }
         let judged = self.plane.tick(now, held.fence, &read);
         if !held.is_valid(Instant::now()) {
             // Paused meanwhile; somebody else may lead by now.

@@ -30,9 +30,9 @@ pub struct Told {
     /// For how long it has been in the state, in milliseconds.
     #[serde(rename = "f", default)]
     pub for_ms: u64,
-    /// Age of its beacon, in milliseconds.
-    #[serde(rename = "a", default)]
-    pub age_ms: u64,
+    /// Age of its beacon, in milliseconds; `None` for a node that is known by an operator's order alone.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
     /// An operator's order to drain it.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drained>,
@@ -63,6 +63,9 @@ pub struct Drained {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// For how long it has been ordered, in milliseconds; earlier releases do not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
     /// In milliseconds; `None` until it is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
@@ -115,6 +118,17 @@ pub struct Suffered {
     pub dimension: String,
     /// For how long, in milliseconds.
     pub for_ms: u64,
+}
+
+/// Nodes of a fleet, counted. Those that are drained are nodes, and are heard of or not as all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes there are: all that have been heard of within the time after which one is forgotten.
+    pub nodes: usize,
+    /// Of them, those whose beacon counts.
+    pub heard: usize,
+    /// Of them, those that are drained.
+    pub drained: usize,
 }
 
 const fn all() -> f64 {
@@ -182,14 +196,14 @@ impl Told {
 }
 
 impl Word {
-    /// What `pulse` says, with `for_ms` as the time that what many suffer from has lasted.
-    pub fn of(leader: &str, pulse: &Pulse, for_ms: u64, drained: usize) -> Self {
+    /// What `pulse` says, with `for_ms` as the time that what many suffer from has lasted, and `counts` of nodes.
+    pub fn of(leader: &str, pulse: &Pulse, for_ms: u64, counts: Counts) -> Self {
         Self {
             leader: leader.to_owned(),
-            nodes: pulse.nodes + drained,
-            heard: pulse.heard,
+            nodes: counts.nodes,
+            heard: counts.heard,
             out: pulse.out,
-            drained,
+            drained: counts.drained,
             spare_rps: pulse.spare.rps,
             capacity_rps: pulse.spare.capacity_rps,
             utilisation: pulse.spare.utilisation,

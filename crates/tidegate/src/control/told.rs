@@ -147,6 +147,7 @@ mod tests {
         standing.drain = Some(Drained {
             by: "ann".to_owned(),
             why: None,
+            since_ms: None,
             left_ms: None,
             is_done: true,
         });
