@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use tidegate_core::time::Mono;
 use tidegate_http::framing::FramingFault;
 use tidegate_http::refusal::Refusal;
+use tidegate_http::verdict::report_load;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
@@ -375,6 +376,10 @@ impl Timeouts {
 impl Client {
     async fn answer(&self, request: Request<Incoming>, exchange: Exchange) -> Response<Tracked> {
         let mut response = request::handle(&self.thread, &self.conn, request).await;
+        let shared = &self.thread.shared;
+        if shared.plan.reports_load {
+            report_load(response.headers_mut(), shared.board.report());
+        }
         if self.conn.overflow || self.conn.framing.is_out_of_step() {
             response
                 .headers_mut()

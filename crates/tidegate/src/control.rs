@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tidegate_core::health::Settings;
 use tidegate_core::session::Name;
-use tidegate_fleet::agent::{self, Agent};
+use tidegate_fleet::agent::{self, Agent, Seen};
 use tidegate_fleet::control::{DecisionLog, Gauge, Standing, Station, StationPlan, gauges, run};
 use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::{Counted, Measured};
@@ -57,7 +57,9 @@ pub(crate) fn start(
         Some(agent) => {
             let look = agent.look.plan()?;
             let started = Agent::start(look, posted.clone());
-            Eyes::Agent(started.context("cannot start looking at the node")?)
+            let agent = started.context("cannot start looking at the node")?;
+            gateway.count_for(Box::new(overflows(agent.teller())));
+            Eyes::Agent(agent)
         }
         None => Eyes::Posted(posted.clone()),
     };
@@ -92,10 +94,6 @@ impl Control {
         board: Arc<Board>,
         everybody: Option<Everybody>,
     ) -> anyhow::Result<Self> {
-        let name = match &plan.node {
-            Some(name) => name.clone(),
-            None => host_name()?,
-        };
         let log = match &plan.decision_log {
             Some(path) => {
                 let log = DecisionLog::open(path);
@@ -104,19 +102,7 @@ impl Control {
             None => None,
         };
         let all = fleet.clone();
-        let station = Station::new(
-            StationPlan {
-                node: Node {
-                    id: name,
-                    incarnation: RandomState::new().hash_one(0),
-                },
-                may_lead: plan.leads,
-                settings: Settings::default(),
-                timeout: STORE_TIMEOUT,
-            },
-            fleet,
-            log.clone(),
-        );
+        let station = station(plan, fleet, log.clone())?;
         let (stop, stopped) = oneshot::channel();
         let sender = watch::Sender::new(Standing::SILENCE);
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -127,9 +113,17 @@ impl Control {
             .context("cannot start a runtime for the fleet")?;
         let work = async move {
             let clock = move || posted.now();
-            let read = move |now| reader.read(now);
+            // One turn after the other, in this thread: what was read is what is put up.
+            let carried = Arc::new(Mutex::new(None));
+            let noted = Arc::clone(&carried);
+            let read = move |now| {
+                let said = reader.read(now);
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = said.load;
+                said
+            };
             let look = move |station: &Station, now| {
-                told::put_up(&board, &station.standing(now), now);
+                let load = *carried.lock().unwrap_or_else(PoisonError::into_inner);
+                told::put_up(&board, &station.standing(now), load, now);
                 *look.lock().unwrap_or_else(PoisonError::into_inner) = gauges(station, now);
             };
             tokio::select! {
@@ -199,6 +193,39 @@ impl Control {
         if tokio::time::timeout(LEAVE_WITHIN, left).await.is_err() {
             tracing::warn!("the fleet has not heard that this node leaves: it will notice");
         }
+    }
+}
+
+/// This life of the node in its fleet.
+fn station(plan: &FleetPlan, fleet: Fleet, log: Option<DecisionLog>) -> anyhow::Result<Station> {
+    let name = match &plan.node {
+        Some(name) => name.clone(),
+        None => host_name()?,
+    };
+    let plan = StationPlan {
+        node: Node {
+            id: name,
+            incarnation: RandomState::new().hash_one(0),
+        },
+        may_lead: plan.leads,
+        settings: Settings::default(),
+        timeout: STORE_TIMEOUT,
+    };
+    Ok(Station::new(plan, fleet, log))
+}
+
+/// What the kernel has counted of full accept queues, where it tells.
+fn overflows(seen: impl Fn() -> Arc<Seen>) -> impl Fn() -> Vec<Counted> {
+    move || {
+        let count = seen().host.overflows;
+        let counted = count.map(|count| {
+            Counted::one(
+                "tidegate_listen_overflows",
+                "Connections that found an accept queue of this part of the network full, as the kernel counts attempts",
+                count,
+            )
+        });
+        counted.into_iter().collect()
     }
 }
 

@@ -62,6 +62,11 @@ impl Exposition {
 
 impl Collector for Source {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let listener = self.shared().map(|shared| &shared.plan.listener);
+        if listener.is_some_and(|listener| listener.address.is_none()) {
+            // Nothing is carried: zeros would say that nothing came.
+            return self.others(&mut encoder);
+        }
         self.admissions(&mut encoder)?;
         self.shadow(&mut encoder)?;
         self.work(&mut encoder)?;

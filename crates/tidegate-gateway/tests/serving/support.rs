@@ -265,7 +265,7 @@ pub(crate) fn plan(app: &App) -> Plan {
     Plan {
         threads: NonZeroUsize::new(2).unwrap(),
         listener: ListenerPlan {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             connections_max: count(1_000),
             connections_per_client_max: None,
             head_bytes_max: 16 * 1024,
@@ -291,6 +291,7 @@ pub(crate) fn plan(app: &App) -> Plan {
         apps: vec![shop(app.address)],
         dependencies: Vec::new(),
         rates: RatePlan::default(),
+        reports_load: false,
     }
 }
 

@@ -86,7 +86,8 @@ impl<S: Fn() -> Status> Reader<S> {
             signals.extend(downstream(&work, before, now));
         }
         let load = since.and_then(|(at, before)| load(&work, before, at, now, &signals));
-        let inside = work.inside;
+        // Without applications behind it a process does not know how many requests are inside one.
+        let inside = (!status.apps.is_empty()).then_some(work.inside);
         self.before.push((now, work));
         if self.before.len() > WINDOW {
             self.before.remove(0);
@@ -94,7 +95,7 @@ impl<S: Fn() -> Status> Reader<S> {
         Said {
             signals,
             load,
-            inflight: Some(inside),
+            inflight: inside,
             keeps_sessions: self.keeps_sessions,
             in_container,
             release: env!("CARGO_PKG_VERSION").to_owned(),

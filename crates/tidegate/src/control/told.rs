@@ -7,7 +7,7 @@ use tidegate_core::health::{self, VERDICT_LEASE};
 use tidegate_core::time::Mono;
 use tidegate_fleet::balancer::Desired;
 use tidegate_fleet::control::{Standing, TICK, Told};
-use tidegate_http::verdict::{Binding, Board, State, Verdict};
+use tidegate_http::verdict::{Binding, Board, Load, State, Verdict};
 use tidegate_store::{Call, Fleet, Issue};
 use tokio::time::MissedTickBehavior;
 
@@ -54,8 +54,9 @@ fn desired(issue: &Issue, asked: Instant) -> Vec<Desired> {
         .collect()
 }
 
-/// Puts up on `board` what holds at `now`. What nobody renews is over with the lease, and then the node is healthy.
-pub(super) fn put_up(board: &Board, standing: &Standing, now: Mono) {
+/// Puts up on `board` what holds at `now`, with the `load` that the node carries, where that is measured. What nobody renews
+/// is over with the lease, and then the node is healthy.
+pub(super) fn put_up(board: &Board, standing: &Standing, load: Option<health::Load>, now: Mono) {
     let drains = standing.drain.is_some();
     let left = standing.verdict.valid_until.since(now);
     // An order to drain is no evidence: it holds though nobody knows how the node is.
@@ -64,7 +65,26 @@ pub(super) fn put_up(board: &Board, standing: &Standing, now: Mono) {
     } else {
         left.min(VERDICT_LEASE)
     };
-    board.post(verdict(&standing.verdict, drains), lease);
+    let load = load.filter(|load| now.since(load.at) < VERDICT_LEASE);
+    let verdict = Verdict {
+        load: load.map(|load| Load {
+            utilization: load.utilisation,
+            error_ratio: load.error_ratio,
+            completed_per_s: load.completed_rps,
+        }),
+        ..verdict(&standing.verdict, drains)
+    };
+    // A load is measured whether or not anybody judges it: a verdict that is over is put up as the one that nobody has said.
+    let (verdict, lease) = if lease.is_zero() {
+        let unknown = Verdict {
+            load: verdict.load,
+            ..Verdict::UNKNOWN
+        };
+        (unknown, VERDICT_LEASE)
+    } else {
+        (verdict, lease)
+    };
+    board.post(verdict, lease);
 }
 
 fn verdict(it: &health::Verdict, drain: bool) -> Verdict {
@@ -121,6 +141,7 @@ mod tests {
         put_up(
             &board,
             &standing(health::State::Stressed, 60_000),
+            None,
             Mono::default(),
         );
 
@@ -135,9 +156,32 @@ mod tests {
         let board = Board::default();
 
         let over = standing(health::State::Saturated, 1_000);
-        put_up(&board, &over, Mono::from_millis(1_000));
+        put_up(&board, &over, None, Mono::from_millis(1_000));
 
         assert_eq!(board.current(), Verdict::UNKNOWN);
+    }
+
+    #[test]
+    fn a_load_is_reported_while_it_is_fresh_whoever_judges() {
+        let load = health::Load {
+            offered_rps: 9.0,
+            completed_rps: 8.0,
+            error_ratio: 0.25,
+            utilisation: 0.5,
+            at: Mono::from_millis(1_000),
+        };
+        for until in [60_000, 0] {
+            let board = Board::default();
+            let standing = standing(health::State::Stressed, until);
+
+            put_up(&board, &standing, Some(load), Mono::from_millis(3_999));
+            let report = board.report().unwrap();
+            put_up(&board, &standing, Some(load), Mono::from_millis(4_000));
+
+            let expected = "TEXT application_utilization=0.750,rps_fractional=80.000";
+            assert_eq!(report, expected, "until {until}");
+            assert_eq!(board.report(), None);
+        }
     }
 
     #[test]
@@ -152,7 +196,7 @@ mod tests {
             is_done: true,
         });
 
-        put_up(&board, &standing, Mono::from_millis(1_000));
+        put_up(&board, &standing, None, Mono::from_millis(1_000));
 
         assert_eq!(board.current().told(), verdict::Told::Leave);
     }

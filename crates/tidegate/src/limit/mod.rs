@@ -125,7 +125,7 @@ impl Place {
     /// The answer of the gateway, if it is a good one; else an error in its words.
     fn ask(&self, method: &str, path: &str) -> anyhow::Result<Value> {
         let to = Listen::Loopback(self.address()?);
-        let answer = client::ask("gateway", &to, method, path, None)?;
+        let answer = client::ask(client::PATIENCE, "gateway", &to, method, path, None)?;
         let said: Value = serde_json::from_slice(&answer.body)
             .context("what answers is no gateway: it does not say JSON")?;
         if answer.status < 300 {
