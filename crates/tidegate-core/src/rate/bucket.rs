@@ -80,6 +80,28 @@ impl BucketSpec {
         })
     }
 
+    /// The same bucket, counted in `units` of a token: with `units` times as many credits, of which each of them takes as many
+    /// as a token did.
+    pub fn in_units(self, units: u64) -> Result<Self, SpecError> {
+        let a = u128::from(self.a) * u128::from(units);
+        let cap = self.cap as u128 * u128::from(units);
+        let most = u128::from(CREDITS_MAX);
+        if units == 0 || a > most || cap > most {
+            let burst_max = CREDITS_MAX / self.b / units.max(1);
+            return Err(SpecError::TooFine {
+                tokens: self.a,
+                period_us: self.b,
+                burst: self.burst(),
+                burst_max: if a > most { 0 } else { burst_max },
+            });
+        }
+        Ok(Self {
+            a: a as u64,
+            b: self.b,
+            cap: cap as i64,
+        })
+    }
+
     /// Credits that come each microsecond.
     pub const fn credits_per_us(&self) -> u64 {
         self.a
