@@ -11,9 +11,11 @@
 //! it came from, and can be taken again ([`replay_line`]).
 
 mod beacon;
+mod budgets;
 mod decision;
 mod decision_log;
 mod follower;
+mod kept;
 mod metrics;
 mod order;
 mod plane;
@@ -21,7 +23,7 @@ mod station;
 mod verdict;
 mod view;
 
-pub use beacon::{BadBeacon, SIGNALS_MAX, Said};
+pub use beacon::{BadBeacon, CALLS_MAX, SIGNALS_MAX, Said};
 pub use decision::{BadLine, LineKind, replay_line};
 pub use decision_log::DecisionLog;
 pub use follower::{Follower, Source, Standing};

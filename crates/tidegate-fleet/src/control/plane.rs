@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::health::{
-    Decision, Dimension, FORGOTTEN_AFTER, Fleet, NODES_MAX, NodeId, Outcome, Pulse, Readings,
-    Report, Scales, Settings, State, VERDICT_LEASE,
+    Decision, Dimension, FORGOTTEN_AFTER, Fleet, NODES_MAX, NodeId, Outcome, Pace, Pulse, Readings,
+    Report, Scales, Settings, Shared, State, VERDICT_LEASE, room,
 };
 use tidegate_core::session::Name;
 use tidegate_core::time::Mono;
-use tidegate_store::{Beacon, Beacons, Decided, Fence, Node};
+use tidegate_store::{Beacon, Beacons, Decided, Fence, Issue, Node};
 
 use super::beacon::Said;
+use super::budgets::Budgets;
+use super::kept::Kept;
 use super::order::Drain;
 use super::verdict::{Bound, Drained, Told, Word, millis};
 
@@ -30,6 +32,23 @@ pub struct Plane {
     /// Changes of state, by node, to where, and by what.
     transitions: BTreeMap<(Name, &'static str, &'static str), u64>,
     unreadable: u64,
+    /// Where what follows the fleet's headroom is, and where admission is.
+    paces: Paces,
+    budgets: Budgets,
+}
+
+/// What moves at a pace of its own.
+#[derive(Clone, Copy, Debug)]
+struct Paces {
+    room: Pace,
+    admission: Pace,
+}
+
+impl Paces {
+    const ALL: Self = Self {
+        room: Pace::ALL,
+        admission: Pace::ALL,
+    };
 }
 
 /// A node that has been heard of.
@@ -74,14 +93,96 @@ impl Plane {
             decisions: Vec::new(),
             transitions: BTreeMap::new(),
             unreadable: 0,
+            paces: Paces::ALL,
+            budgets: Budgets::default(),
         }
+    }
+
+    /// Whether it knows nothing at `now`, or nothing any more: somebody else led meanwhile.
+    pub fn is_new(&self, now: Mono) -> bool {
+        (self.ticked).is_none_or(|ticked| now.since(ticked) > VERDICT_LEASE)
+    }
+
+    /// Goes on at `now` from what the leader before it has published, if that was lately. A change of the leader is
+    /// no reason for anything else to change.
+    ///
+    /// What is not known afterwards is who got worse in the last three ticks: many that get worse alike are noticed again
+    /// after as long.
+    pub fn resume(&mut self, now: Mono, issue: Option<&Issue>) {
+        self.begin_anew();
+        self.ticked = Some(now);
+        let Some(issue) = issue else { return };
+        let age = issue.now.since(issue.stamp.at);
+        if age > RESUMED_WITHIN || issue.now < issue.stamp.at {
+            return;
+        }
+        for (name, said) in &issue.verdicts {
+            if let Some(told) = Told::decode(said) {
+                self.take_over(now, age, name, &told);
+            }
+        }
+        let Some(word) = Word::decode(&issue.fleet) else {
+            return;
+        };
+        let moved = |share: f64| Pace {
+            share: share.clamp(0.0, 1.0),
+            // Nobody knows when it fell. It rests once more.
+            fell: (share < 1.0).then_some(now),
+        };
+        self.paces = Paces {
+            room: word.room.map_or(Pace::ALL, moved),
+            admission: moved(word.admission),
+        };
+        self.budgets = Budgets::resumed(now, &word.budgets);
+        let shared = word.shared.as_ref();
+        self.fleet.resume_shared(shared.and_then(|shared| {
+            let lasted = Duration::from_millis(shared.for_ms).saturating_add(age);
+            Some(Shared {
+                dimension: Dimension::named(&shared.dimension)?,
+                since: now.minus(lasted),
+            })
+        }));
+    }
+
+    fn take_over(&mut self, now: Mono, age: Duration, name: &Name, told: &Told) {
+        let Some(kept) = &told.kept else { return };
+        let silent = Duration::from_millis(told.age_ms).saturating_add(age);
+        let heard = now.minus(silent);
+        if silent > FORGOTTEN_AFTER || self.nodes.len() >= NODES_MAX {
+            return;
+        }
+        let memory = kept.memory(told.state(), told.for_ms, now, age);
+        let binding = told.dimension().zip(told.binding.as_ref());
+        let node = Known {
+            id: self.next_id(),
+            life: kept.life,
+            // That of what was said before is not published: whatever comes is news.
+            sequence: 0,
+            heard,
+            begun: memory.since,
+            said: Said::nothing(),
+            binding: binding.map(|(dimension, bound)| {
+                let lasted = Duration::from_millis(bound.for_ms).saturating_add(age);
+                (dimension, now.minus(lasted))
+            }),
+            drained: None,
+        };
+        self.fleet.resume(heard, node.id, memory);
+        self.nodes.insert(name.clone(), node);
+    }
+
+    const fn next_id(&mut self) -> NodeId {
+        let id = NodeId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        id
     }
 
     /// Decides at `now` on what was `read`, for a leader whose lease has `fence`.
     ///
-    /// What was known is forgotten when the plane has rested for three ticks: somebody else led meanwhile.
+    /// What was known is forgotten when the plane has rested for three ticks: somebody else led meanwhile. [`Plane::resume`]
+    /// comes before that.
     pub fn tick(&mut self, now: Mono, fence: Fence, read: &Beacons) -> Judged {
-        if (self.ticked).is_some_and(|ticked| now.since(ticked) > VERDICT_LEASE) {
+        if self.is_new(now) {
             self.begin_anew();
         }
         self.ticked = Some(now);
@@ -100,8 +201,9 @@ impl Plane {
         let mut nodes = BTreeMap::new();
         for (name, node) in &mut self.nodes {
             let outcome = outcomes.get(&node.id);
-            let since = self.fleet.memory(node.id).map(|memory| memory.since);
-            let mut told = node.told(now, outcome, since);
+            let memory = self.fleet.memory(node.id);
+            let mut told = node.told(now, outcome, memory.map(|memory| memory.since));
+            told.kept = memory.map(|memory| Kept::of(memory, node.life, now));
             told.drain = orders.get(name).cloned();
             if let Some(outcome) = outcome.filter(|outcome| outcome.from != outcome.to) {
                 let binding = outcome.binding.map_or("none", Dimension::name);
@@ -112,6 +214,7 @@ impl Plane {
         }
         let applied = self.applied(&decisions);
         self.decisions = decisions;
+        self.pace(now, &pulse);
         let word = self.word(now, &pulse);
         Judged {
             decided: Decided {
@@ -143,6 +246,8 @@ impl Plane {
         self.fleet = Fleet::new(self.settings);
         self.nodes.clear();
         self.transitions.clear();
+        self.paces = Paces::ALL;
+        self.budgets = Budgets::default();
     }
 
     /// Takes in a beacon, unless it has been seen.
@@ -176,7 +281,7 @@ impl Plane {
             return;
         }
         let node = Known {
-            id: NodeId(self.next_id),
+            id: self.next_id(),
             life,
             sequence: said.sequence,
             heard: now,
@@ -185,7 +290,6 @@ impl Plane {
             binding: None,
             drained: None,
         };
-        self.next_id = self.next_id.wrapping_add(1);
         self.nodes.insert(name.clone(), node);
     }
 
@@ -277,10 +381,30 @@ impl Plane {
             .collect()
     }
 
+    /// Moves what follows the fleet by a tick.
+    fn pace(&mut self, now: Mono, pulse: &Pulse) {
+        let left = pulse.spare.utilisation.map(|used| 1.0 - used);
+        let room = left.map(|left| room(left, &self.settings.bands));
+        self.paces = Paces {
+            room: self.paces.room.step(now, room),
+            admission: self.paces.admission.step(now, Some(pulse.admission)),
+        };
+        let heard = self.nodes.values();
+        let heard = heard.filter(|node| now.since(node.heard) < VERDICT_LEASE);
+        let calls = heard.flat_map(|node| &node.said.calls);
+        self.budgets.step(now, &self.settings.bands, calls);
+    }
+
     fn word(&self, now: Mono, pulse: &Pulse) -> Word {
         let drained = self.nodes.values().filter(|node| node.drained.is_some());
         let for_ms = pulse.shared.map_or(0, |shared| millis(shared.lasts(now)));
-        Word::of(self.leader.as_str(), pulse, for_ms, drained.count())
+        let is_known = pulse.spare.utilisation.is_some();
+        Word {
+            admission: to_thousandths(self.paces.admission.share),
+            room: is_known.then(|| to_thousandths(self.paces.room.share)),
+            budgets: self.budgets.shares(),
+            ..Word::of(self.leader.as_str(), pulse, for_ms, drained.count())
+        }
     }
 }
 
@@ -327,9 +451,15 @@ fn to_thousandths(share: f64) -> f64 {
     (share * 1_000.0).round() / 1_000.0
 }
 
+/// How old may be what a new leader goes on from. Later each node has gone by its own evidence for long.
+const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long a verdict of a plane counts.
 pub(super) const VALID: Duration = VERDICT_LEASE;
 
+#[cfg(test)]
+#[path = "plane/resume_tests.rs"]
+mod resume_tests;
 #[cfg(test)]
 #[path = "plane/tests.rs"]
 mod tests;

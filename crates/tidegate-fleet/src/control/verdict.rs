@@ -1,10 +1,13 @@
 //! What a leader publishes: about each node, and about the fleet.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::health::{Dimension, Freeze, Hold, Pulse, State, Verdict};
 use tidegate_core::time::Mono;
+
+use super::kept::Kept;
 
 /// What was decided about a node. Times are how long something has lasted, so that no two clocks are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +36,9 @@ pub struct Told {
     /// Age of its beacon, in milliseconds.
     #[serde(rename = "a", default)]
     pub age_ms: u64,
+    /// What else is remembered of it, for whoever leads next.
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<Kept>,
     /// An operator's order to drain it.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drained>,
@@ -100,6 +106,12 @@ pub struct Word {
     /// Which part of the usual admission should let in what it lets in, 0 to 1.
     #[serde(default = "all")]
     pub admission: f64,
+    /// How much of what follows the fleet's headroom holds, 0 to 1; `None` when nobody knows what is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<f64>,
+    /// How much of what follows what is left of a dependency holds, 0 to 1, by its name; all of it where nothing is said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub budgets: BTreeMap<String, f64>,
     /// Why weights follow capacity alone: `stressed`, `dependency`, or what the guard says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze: Option<String>,
@@ -194,6 +206,8 @@ impl Word {
             capacity_rps: pulse.spare.capacity_rps,
             utilisation: pulse.spare.utilisation,
             admission: pulse.admission,
+            room: None,
+            budgets: BTreeMap::new(),
             freeze: pulse.freeze.map(|freeze| {
                 let name = match freeze {
                     Freeze::Guard(hold) => hold.name(),

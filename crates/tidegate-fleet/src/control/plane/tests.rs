@@ -3,11 +3,11 @@ use tidegate_core::time::Wall;
 
 use super::*;
 
-fn name(number: u32) -> Name {
+pub(super) fn name(number: u32) -> Name {
     Name::new(&format!("node-{number}")).unwrap()
 }
 
-fn said(sequence: u64, now: Mono, threads: f64) -> Said {
+pub(super) fn said(sequence: u64, now: Mono, threads: f64) -> Said {
     Said {
         sequence,
         signals: vec![Signal::read(Dimension::Threads, threads, 200.0, now)],
@@ -22,7 +22,7 @@ fn said(sequence: u64, now: Mono, threads: f64) -> Said {
     }
 }
 
-fn beacons(now: Mono, said: impl IntoIterator<Item = (u32, u64, Said)>) -> Beacons {
+pub(super) fn beacons(now: Mono, said: impl IntoIterator<Item = (u32, u64, Said)>) -> Beacons {
     Beacons {
         now: Wall::from_micros(1_790_000_000_000_000),
         beacons: said
@@ -44,7 +44,7 @@ fn plane() -> Plane {
     Plane::new(name(0), Settings::default())
 }
 
-fn at(second: u64) -> Mono {
+pub(super) fn at(second: u64) -> Mono {
     Mono::from_millis(1_000_000 + second * 1_000)
 }
 
