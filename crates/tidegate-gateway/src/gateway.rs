@@ -18,6 +18,7 @@ use crate::connections::Connections;
 use crate::context::{Shared, Thread};
 use crate::dependency::{Egress, Permits, take_back};
 use crate::drain::Drain;
+use crate::heard::FleetWord;
 use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
 use crate::metrics::{Exposition, Measures, Others};
@@ -156,6 +157,20 @@ impl Gateway {
     pub fn teller(&self) -> impl Fn() -> Status + Send + Sync + use<> {
         let (threads, connections) = (self.threads.clone(), Arc::clone(&self.connections));
         move || Status::of(&threads, &connections)
+    }
+
+    /// Takes in what is said of the fleet that this gateway is a node of, as often as it is said: once a second is meant.
+    pub fn hearing(&self) -> impl Fn(&FleetWord) + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |word| {
+            shared.heard.hear(word);
+            for app in shared.applications() {
+                app.gate.slow(word.admission, word.lasts);
+            }
+            for at in 0..shared.dependencies.len() {
+                shared.follow_dependency(at, word.lasts);
+            }
+        }
     }
 
     /// Where the verdict about this node is put up, for balancers that ask.

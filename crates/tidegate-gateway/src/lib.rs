@@ -26,6 +26,7 @@ mod admin;
 mod connections;
 mod drain;
 mod gateway;
+mod heard;
 mod io;
 mod journal;
 mod link;
@@ -36,3 +37,4 @@ mod threads;
 mod warm;
 
 pub use crate::gateway::{Gateway, StartError};
+pub use crate::heard::{FleetWord, FollowPlan};

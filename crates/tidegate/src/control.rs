@@ -9,13 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use tidegate_core::health::Settings;
 use tidegate_core::session::Name;
 use tidegate_fleet::agent::{self, Agent};
 use tidegate_fleet::control::{DecisionLog, Gauge, Standing, Station, StationPlan, gauges, run};
-use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::{Counted, Measured};
 use tidegate_gateway::status::Status;
+use tidegate_gateway::{FleetWord, Gateway};
 use tidegate_http::verdict::Board;
 use tidegate_store::{Fleet, Node};
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,6 +37,14 @@ pub(crate) struct Control {
     thread: JoinHandle<()>,
     gauges: Arc<Mutex<Vec<Gauge>>>,
     log: Option<DecisionLog>,
+}
+
+/// Who in this process is told what holds.
+struct Says {
+    /// For balancers.
+    board: Arc<Board>,
+    /// For the data path.
+    fleet: Box<dyn Fn(&FleetWord) + Send>,
 }
 
 /// Starts what `setup` asks for, if it does, and has `gateway` tell of it among its metrics. What applications post of
@@ -68,8 +75,11 @@ pub(crate) fn start(
         agent.and_then(|agent| agent.latency_budget),
         plan.sessions_in_heap,
     );
-    let board = gateway.board();
-    let control = Control::start(plan, fleet, posted, reader, board, everybody)?;
+    let says = Says {
+        board: gateway.board(),
+        fleet: Box::new(gateway.hearing()),
+    };
+    let control = Control::start(plan, fleet, posted, reader, says, everybody)?;
     gateway.count_for(Box::new(control.counts()));
     gateway.measure_for(Box::new(control.measures()));
     Ok(Some(control))
@@ -89,7 +99,7 @@ impl Control {
         fleet: Fleet,
         posted: agent::Board,
         mut reader: Reader<impl Fn() -> Status + Send + 'static>,
-        board: Arc<Board>,
+        says: Says,
         everybody: Option<Everybody>,
     ) -> anyhow::Result<Self> {
         let name = match &plan.node {
@@ -111,7 +121,7 @@ impl Control {
                     incarnation: RandomState::new().hash_one(0),
                 },
                 may_lead: plan.leads,
-                settings: Settings::default(),
+                settings: plan.health,
                 timeout: STORE_TIMEOUT,
             },
             fleet,
@@ -129,7 +139,11 @@ impl Control {
             let clock = move || posted.now();
             let read = move |now| reader.read(now);
             let look = move |station: &Station, now| {
-                told::put_up(&board, &station.standing(now), now);
+                let standing = station.standing(now);
+                told::put_up(&says.board, &standing, now);
+                if let Some(word) = told::of_fleet(&standing, now) {
+                    (says.fleet)(&word);
+                }
                 *look.lock().unwrap_or_else(PoisonError::into_inner) = gauges(station, now);
             };
             tokio::select! {

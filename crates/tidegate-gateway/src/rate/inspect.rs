@@ -5,7 +5,7 @@ mod fleet;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tidegate_core::rate::set::Standing;
-use tidegate_core::rate::{Short, Tick};
+use tidegate_core::rate::{Price, Short, Tick};
 use tidegate_store::limits::{Asked, Said};
 
 use super::sample::{Candidate, Sample};
@@ -108,7 +108,7 @@ impl Rates {
         now: Tick,
     ) -> Result<Value, BadKey> {
         let (plan, counts) = (&limit.plan, self.keys(at));
-        let mut said = limit.said();
+        let mut said = self.said(limit);
         said["keys"] = counts.kept.into();
         said["evicted"] = counts.forgotten.into();
         if !key.is_empty() || words::names(plan).is_empty() {
@@ -162,11 +162,12 @@ impl Rates {
 
     /// What is used of a key.
     fn state(&self, limit: &Limit, key: u128, standing: Standing, now: Tick) -> Value {
+        let price = self.price(limit);
         let asked = Asked {
             key,
             tag: here(),
             spec: &limit.spec,
-            cost: limit.usual_cost(),
+            cost: price.of(limit.usual_cost(), limit.spec.most()),
             standing,
         };
         let answer = self.table.ask(&[asked], now);
@@ -175,7 +176,24 @@ impl Rates {
             Said::Short { short, remaining } => (remaining, wait_ms(short)),
             Said::Unasked => unreachable!("nobody else was asked"),
         };
-        state_json(standing, limit.spec.most(), remaining, wait)
+        state_json(
+            standing,
+            limit.spec.most(),
+            remaining,
+            wait,
+            (limit.plan.unit(), price),
+        )
+    }
+
+    /// What a limit is, and what of it holds now.
+    fn said(&self, limit: &Limit) -> Value {
+        let mut said = limit.said();
+        if let Some((share, source)) = self.share(limit) {
+            said["share"] = share.into();
+            said["share_by"] = source.name().into();
+            said["rate_now"] = self.price(limit).rate(limit.plan.rate).to_string().into();
+        }
+        said
     }
 
     /// As what requests meet the limit: in applications that enforce it, in those that do not, or in both.
@@ -199,11 +217,18 @@ impl Rates {
 }
 
 /// What is used of a key.
-fn state_json(standing: Standing, most: u64, remaining: u64, wait_ms: Option<u64>) -> Value {
+/// What is used is in tokens at the rate that is written, and what remains at the present one, whose `prices` these are.
+fn state_json(
+    standing: Standing,
+    most: u64,
+    remaining: u64,
+    wait_ms: Option<u64>,
+    (unit, price): (Price, Price),
+) -> Value {
     json!({
         "shadow": standing == Standing::Shadow,
-        "used": most.saturating_sub(remaining),
-        "remaining": remaining,
+        "used": unit.tokens(most.saturating_sub(remaining)),
+        "remaining": price.tokens(remaining),
         "wait_ms": wait_ms,
     })
 }
@@ -232,7 +257,7 @@ impl Limit {
             "limit": plan.name,
             "algorithm": plan.algorithm.name(),
             "rate": plan.rate.to_string(),
-            "most": self.spec.most(),
+            "most": plan.unit().tokens(self.spec.most()),
             "cost": self.usual_cost(),
             "shadow": plan.standing == Standing::Shadow,
             "apps": plan.apps,

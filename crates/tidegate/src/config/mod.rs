@@ -148,6 +148,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let around = dependency::Around {
         own: &taken,
         sidecar: beside,
+        in_fleet: top.has("fleet"),
         shares_limits,
         nodes,
     };
@@ -169,6 +170,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         apps: &apps,
         sessions: sessions.is_some(),
         proxies: !trusted.is_empty(),
+        in_fleet: top.has("fleet"),
         shares_limits,
         nodes,
     };

@@ -7,6 +7,7 @@ use tidegate_core::health::{self, VERDICT_LEASE};
 use tidegate_core::time::Mono;
 use tidegate_fleet::balancer::Desired;
 use tidegate_fleet::control::{Standing, TICK, Told};
+use tidegate_gateway::FleetWord;
 use tidegate_http::verdict::{Binding, Board, State, Verdict};
 use tidegate_store::{Call, Fleet, Issue};
 use tokio::time::MissedTickBehavior;
@@ -67,6 +68,22 @@ pub(super) fn put_up(board: &Board, standing: &Standing, now: Mono) {
     board.post(verdict(&standing.verdict, drains), lease);
 }
 
+/// What the data path is told of the whole fleet at `now`; nothing when nobody says anything, and then what it was told
+/// last is over with its time.
+pub(super) fn of_fleet(standing: &Standing, now: Mono) -> Option<FleetWord> {
+    let word = standing.word.as_ref()?;
+    let lasts = standing.word_until.since(now).min(VERDICT_LEASE);
+    let is_slow = word.admission < 1.0;
+    Some(FleetWord {
+        admission: word.admission,
+        room: word.room,
+        budgets: word.budgets.clone(),
+        // Behind what it came from it may take a while until everything is let in again.
+        why: is_slow.then(|| word.freeze.clone().unwrap_or_else(|| "recovers".to_owned())),
+        lasts,
+    })
+}
+
 fn verdict(it: &health::Verdict, drain: bool) -> Verdict {
     Verdict {
         state: match it.state {
@@ -94,7 +111,7 @@ mod tests {
     use tidegate_core::health::Dimension;
     use tidegate_core::session::Name;
     use tidegate_core::time::Wall;
-    use tidegate_fleet::control::Drained;
+    use tidegate_fleet::control::{Drained, Word};
     use tidegate_http::verdict;
     use tidegate_store::{Fence, Stamp};
 
@@ -138,6 +155,26 @@ mod tests {
         put_up(&board, &over, Mono::from_millis(1_000));
 
         assert_eq!(board.current(), Verdict::UNKNOWN);
+    }
+
+    #[test]
+    fn the_data_path_is_told_for_as_long_as_it_counts() {
+        let mut standing = standing(health::State::Healthy, 60_000);
+        standing.word = Some(Word {
+            admission: 0.6,
+            room: Some(0.4),
+            freeze: Some("dependency".to_owned()),
+            ..Word::default()
+        });
+        standing.word_until = Mono::from_millis(3_000);
+
+        let word = of_fleet(&standing, Mono::from_millis(1_000)).unwrap();
+
+        assert_eq!((word.admission, word.room), (0.6, Some(0.4)));
+        assert_eq!(word.why.as_deref(), Some("dependency"));
+        assert_eq!(word.lasts, Duration::from_secs(2));
+        standing.word = None;
+        assert_eq!(of_fleet(&standing, Mono::from_millis(1_000)), None);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub(super) fn limit(answer: &Value) -> String {
             shadow(answer)
         ),
     );
+    if let Some(now) = now(answer) {
+        line("now", now);
+    }
     let all = |list: &Value| match list.as_array().map_or(&[][..], Vec::as_slice) {
         [] => "all".to_owned(),
         names => names.iter().map(text).collect::<Vec<_>>().join(", "),
@@ -74,6 +77,18 @@ pub(super) fn limit(answer: &Value) -> String {
         line("passes", wait(state, &answer["cost"]));
     }
     page
+}
+
+/// What holds of a limit that follows the fleet.
+fn now(answer: &Value) -> Option<String> {
+    let share = answer["share"].as_f64()?;
+    let why = match answer["share_by"].as_str() {
+        Some("told") => "by the headroom of the fleet",
+        Some("held") => "by what was heard last of the fleet, which says nothing now",
+        _ => "as nobody says what the fleet has left",
+    };
+    let now = text(&answer["rate_now"]);
+    Some(format!("{now}, {:.0} % of it, {why}", share * 100.0))
 }
 
 /// The keys that are met most.

@@ -103,18 +103,23 @@ fn fleet(fleet: &Value) -> String {
     page
 }
 
-/// Why moving load from node to node does not help, if so.
-fn frozen(fleet: &Value) -> Option<String> {
-    let freeze = fleet["freeze"].as_str()?;
-    let admission = fleet["admission"].as_f64().unwrap_or(1.0);
-    let let_in = if admission < 1.0 {
+/// What gateways let in, where that is less than usual.
+fn slow(admission: f64) -> Option<String> {
+    (admission < 1.0).then(|| {
         format!(
-            " The fleet could do with {:.0} % of the usual instead.",
+            "Gateways let in {:.0} % of the usual, the lowest classes last.",
             admission * 100.0
         )
-    } else {
-        String::new()
+    })
+}
+
+/// Why moving load from node to node does not help, if so.
+fn frozen(fleet: &Value) -> Option<String> {
+    let admission = fleet["admission"].as_f64().unwrap_or(1.0);
+    let Some(freeze) = fleet["freeze"].as_str() else {
+        return slow(admission);
     };
+    let let_in = slow(admission).map_or_else(String::new, |let_in| format!(" {let_in}"));
     let why = match freeze {
         "dependency" => {
             let shared = &fleet["shared"];
@@ -357,7 +362,7 @@ mod tests {
             lines[2]
                 .starts_with("A shared dependency is in trouble: its pool of connections (pool)")
         );
-        assert!(lines[2].ends_with("The fleet could do with 62 % of the usual instead."));
+        assert!(lines[2].ends_with("Gateways let in 62 % of the usual, the lowest classes last."));
         let first: Vec<&str> = lines[5]
             .split("  ")
             .map(str::trim)

@@ -15,6 +15,7 @@ mod dependencies_egress;
 mod dependencies_fleet;
 mod deploy;
 mod explain;
+mod fleet_room;
 mod journal;
 mod languages;
 mod limit_command;

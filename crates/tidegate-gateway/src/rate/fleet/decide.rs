@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::rate::key::Part;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::share::OnLoss;
-use tidegate_core::rate::{Short, Tick};
+use tidegate_core::rate::{Price, Short, Tick};
 use tidegate_store::Call;
 use tidegate_store::limits::{Asked, Said};
 use tokio::sync::futures::OwnedNotified;
@@ -37,7 +37,10 @@ pub(crate) struct Want {
     /// The limit's place in the plan.
     pub(crate) limit: u16,
     pub(crate) key: u128,
+    /// As it is counted.
     pub(crate) cost: u64,
+    /// What a token takes of that.
+    pub(crate) price: Price,
     pub(crate) standing: Standing,
     /// It lacks what the limit counts by, and is refused for that.
     deny: bool,
@@ -50,6 +53,7 @@ pub(crate) struct Held {
     pub(crate) limit: u16,
     key: u128,
     pub(crate) cost: u64,
+    pub(crate) price: Price,
     by: By,
 }
 
@@ -93,19 +97,20 @@ impl Wants {
         self.list.iter().find(|want| want.limit == limit)
     }
 
-    /// Adds the limit number `limit`, that counts the request by `parts`; to `deny` it if it lacks one of them.
+    /// Adds the limit number `limit`, that counts the request by `parts` at such a cost and price; to `deny` it if it lacks one of them.
     pub(crate) fn add(
         &mut self,
         limit: u16,
         standing: Standing,
         parts: &[Part<'_>],
-        cost: u64,
+        (cost, price): (u64, Price),
         deny: bool,
     ) {
         self.list.push(Want {
             limit,
             key: self.keys.key(limit, standing, parts),
             cost,
+            price,
             standing,
             deny,
         });
@@ -399,6 +404,7 @@ impl Verdicts {
                     limit: want.limit,
                     key: want.key,
                     cost: want.cost,
+                    price: want.price,
                     by,
                 });
                 return;

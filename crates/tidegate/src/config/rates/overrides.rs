@@ -7,7 +7,7 @@ use super::super::keys::rates::LIMIT_OVERRIDE;
 use super::super::name::Names;
 use super::super::problem::Problems;
 use super::super::section::Section;
-use super::{Around, fleet, rate, refuse_too_dear, spec};
+use super::{Around, fleet, headroom, rate, refuse_too_dear, spec};
 
 /// The part of a key that requests lack.
 const ABSENT: &str = "-";
@@ -49,13 +49,14 @@ impl Overrides<'_> {
             if let Some(spec) = spec {
                 refuse_too_dear(&section, &spec, &self.limit.cost);
             }
+            let counted = headroom::counted(&section, spec, self.limit.follows.as_ref());
             let of_fleet = self.limit.fleet.is_some();
             limits.push(LimitPlan {
                 name: name.to_owned(),
                 rate: rate.unwrap_or(self.limit.rate),
                 spec: spec.unwrap_or(Spec::Deny),
                 fleet: of_fleet
-                    .then(|| fleet::fleet(self.section, rate, spec, self.around))
+                    .then(|| fleet::fleet(self.section, rate, counted, self.around))
                     .flatten(),
                 instead: Some(Instead {
                     of: self.of,
