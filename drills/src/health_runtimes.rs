@@ -1,8 +1,8 @@
 //! Runtimes that are full, each in its own way: what our agent says of them, and what an agent says that looks at one
 //! sign for all.
 
-mod clients;
-mod servers;
+pub(crate) mod clients;
+pub(crate) mod servers;
 
 use std::net::SocketAddr;
 use std::path::Path;

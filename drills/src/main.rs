@@ -23,6 +23,7 @@ mod health_control_loop;
 mod health_haproxy_leastconn;
 mod health_haproxy_stale;
 mod health_runtimes;
+mod health_tomcats;
 mod limiter_default;
 mod limiter_sockets;
 mod limits_cost;
@@ -50,6 +51,7 @@ mod sessions_rotation;
 mod sessions_sign_out;
 mod sessions_stale_reads;
 mod sessions_store_hung;
+mod tomcats;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -97,6 +99,7 @@ const DRILLS: &[Drill] = &[
     health_agent_cost::DRILL,
     health_haproxy_leastconn::DRILL,
     health_haproxy_stale::DRILL,
+    health_tomcats::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

@@ -28,7 +28,7 @@ def app(environ, start):
 ";
 
 /// A running server. Dropping it stops it.
-pub(super) struct Server {
+pub(crate) struct Server {
     peer: Peer,
     dir: PathBuf,
 }
@@ -58,12 +58,12 @@ impl fmt::Display for At {
 
 impl Server {
     /// Where its clients connect; of PHP-FPM, where it tells its status.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.peer.address()
     }
 
     /// A file of it, as a flag has it.
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         path_in(&self.dir, name)
     }
 
@@ -85,7 +85,7 @@ impl Server {
     }
 
     /// Tomcat with so many threads, and another connector for its manager.
-    pub(super) fn tomcat(threads: u32) -> anyhow::Result<(Self, SocketAddr)> {
+    pub(crate) fn tomcat(threads: u32) -> anyhow::Result<(Self, SocketAddr)> {
         anyhow::ensure!(
             Path::new(MANAGER).is_dir() && Path::new(TOMCAT).join("skel/conf").is_dir(),
             "Tomcat is not installed: it is in Debian's packages tomcat10-user and tomcat10-admin"
