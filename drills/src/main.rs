@@ -18,6 +18,7 @@ mod gateway_slow_readers;
 mod gateway_worked_example;
 mod harness;
 mod health_agent_cost;
+mod health_capacity;
 mod health_control_1000;
 mod health_control_loop;
 mod health_haproxy_leastconn;
@@ -100,6 +101,7 @@ const DRILLS: &[Drill] = &[
     health_haproxy_leastconn::DRILL,
     health_haproxy_stale::DRILL,
     health_tomcats::DRILL,
+    health_capacity::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
