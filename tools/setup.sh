@@ -26,6 +26,7 @@ python3:python3
 /usr/share/doc/php-fpm:php-fpm
 puma:puma
 gunicorn:gunicorn
+faketime:faketime
 "
 
 # Installs whatever is missing, or names it and stops.

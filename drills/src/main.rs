@@ -21,6 +21,7 @@ mod health_agent_cost;
 mod health_capacity;
 mod health_control_1000;
 mod health_control_loop;
+mod health_fail_open;
 mod health_haproxy_leastconn;
 mod health_haproxy_stale;
 mod health_runtimes;
@@ -102,6 +103,7 @@ const DRILLS: &[Drill] = &[
     health_haproxy_stale::DRILL,
     health_tomcats::DRILL,
     health_capacity::DRILL,
+    health_fail_open::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
