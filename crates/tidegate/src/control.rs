@@ -28,7 +28,7 @@ use crate::config::{AgentSetup, FleetPlan};
 /// Where Linux has the machine's name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// Longest wait for the store, each time it is asked: four times in a second must fit.
-const STORE_TIMEOUT: Duration = Duration::from_millis(200);
+pub(crate) const STORE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Longest wait at the end until the fleet has been told that the node leaves.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 

@@ -206,7 +206,11 @@ pub(crate) fn start_nodes(setup: &Setup) -> anyhow::Result<Option<Nodes>> {
     let Some(servers) = setup.store.servers(Use::Bus) else {
         return Ok(None);
     };
-    let plan = secrets::with_passwords(servers)?;
+    let mut plan = secrets::with_passwords(servers)?;
+    // No request waits for the bus, and a node that has too much to do is late by more than requests wait for the store.
+    // Taken for silent it would be taken for healthy.
+    plan.connect_timeout = plan.connect_timeout.max(control::STORE_TIMEOUT);
+    plan.operation_timeout = plan.operation_timeout.max(control::STORE_TIMEOUT);
     let background = Background::start().context("the fleet cannot be asked")?;
     Ok(Some(Nodes {
         fleet: Fleet::Redis(Redis::start(&plan, Use::Bus, &background)),

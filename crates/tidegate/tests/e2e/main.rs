@@ -8,6 +8,7 @@ mod backend;
 mod balancers;
 mod bodies;
 mod breakers;
+mod bus;
 mod check;
 mod client;
 mod dependencies;
