@@ -6,13 +6,12 @@ mod servers;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::harness::{Args, Drill, Figure, Verdict, ask, binary};
+use crate::harness::{Args, Drill, Figure, Tomcat, TomcatSetup, Verdict, ask, probe};
 use clients::{Clients, fpm_status};
 use servers::{Over, Server};
 
@@ -24,6 +23,7 @@ pub(crate) const DRILL: Drill = Drill {
     run,
 };
 
+const SLOW_JSP: &str = "<%@page session=\"false\"%><% Thread.sleep(Long.parseLong(request.getParameter(\"ms\"))); %>done\n";
 /// How long each request keeps a worker.
 const SLOW: Duration = Duration::from_secs(6);
 
@@ -49,9 +49,9 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 /// Five threads, twenty requests: nothing waits where the kernel could see it.
 fn tomcat(verdict: &mut Verdict) -> anyhow::Result<()> {
-    let (server, manager) = Server::tomcat(5)?;
-    let password = server.file("password");
-    let url = format!("http://{manager}/manager");
+    let setup = TomcatSetup::new(5).page("slow.jsp", SLOW_JSP);
+    let server = Tomcat::start(&setup.page("health.html", "well\n"))?;
+    let (password, url) = (server.file("password"), server.manager());
     let listen = server.address().to_string();
     let flags = [
         "--profile",
@@ -71,7 +71,7 @@ fn tomcat(verdict: &mut Verdict) -> anyhow::Result<()> {
     let page = format!("/slow.jsp?ms={}", SLOW.as_millis());
     let clients = Clients::http(server.address(), &page, 20)?;
     let full = look(&flags)?;
-    let health = well(verdict, manager);
+    let health = well(verdict, server.second_connector());
     clients.stop();
     tell(
         verdict,
@@ -203,16 +203,7 @@ fn tell(verdict: &mut Verdict, what: &str, idle: &Seen, full: &Seen, page: &str,
 
 /// What a probe shows of an application, after two seconds of looking.
 fn look(flags: &[&str]) -> anyhow::Result<Seen> {
-    let output = Command::new(binary()?)
-        .args(["agent", "probe", "--json", "--seconds", "2"])
-        .args(flags)
-        .output()?;
-    anyhow::ensure!(
-        output.status.success(),
-        "the probe failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let seen: Value = serde_json::from_slice(&output.stdout)?;
+    let seen = probe(flags, 2)?;
     let fullest = seen["fullest"]
         .as_str()
         .with_context(|| format!("nothing is known: {seen:#}"))?;

@@ -20,8 +20,12 @@ mod harness;
 mod health_agent_cost;
 mod health_control_1000;
 mod health_control_loop;
+mod health_dependency;
+mod health_figures;
 mod health_haproxy_leastconn;
 mod health_haproxy_stale;
+mod health_jvm;
+mod health_pool;
 mod health_runtimes;
 mod limiter_default;
 mod limiter_sockets;
@@ -97,6 +101,10 @@ const DRILLS: &[Drill] = &[
     health_agent_cost::DRILL,
     health_haproxy_leastconn::DRILL,
     health_haproxy_stale::DRILL,
+    health_pool::DRILL,
+    health_jvm::DRILL,
+    health_dependency::DRILL,
+    health_figures::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

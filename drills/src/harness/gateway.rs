@@ -157,6 +157,11 @@ impl Gateway {
         ask(self.admin, path)
     }
 
+    /// The configuration that it was started with.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.path().join("tidegate.toml")
+    }
+
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
