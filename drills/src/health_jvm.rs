@@ -87,7 +87,7 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
         &Plan {
             name: "large",
             java: "-Xms512m -Xmx512m -XX:+UseG1GC",
-            keeps_mib: 150,
+            keeps_mib: 260,
         },
     )?;
     let ms = |at: Option<Duration>| at.map_or(f64::NAN, |at| at.as_secs_f64() * 1_000.0);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tidegate_lab::load::{Arrivals, Kind, LoadPlan, Phase, Report, Run};
 
 use crate::harness::{
-    Args, DRIVER, Drill, Figure, Invalid, Postgres, Seen, Tomcat, TomcatSetup, Verdict, Viewer,
-    Watched, ask, finish, wait_for,
+    Args, DRIVER, Drill, Figure, Postgres, Seen, Tomcat, TomcatSetup, Verdict, Viewer, Watched,
+    ask, finish,
 };
 
 /// The drill.
@@ -64,7 +64,8 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let budget = "latency_budget = \"1s\"\n";
     let ours = Watched::start("ours", &tomcat, Viewer::Probe, None, budget)?;
     let plain = Watched::start("plain", &tomcat, Viewer::Plain, None, budget)?;
-    ensure_calm(&plain)?;
+    plain.healthy_after(&[])?;
+    ours.healthy_after(&[])?;
     let logged = tomcat.logged()?;
 
     let mut kind = Kind::get("visitor", "/item.jsp");
@@ -102,22 +103,6 @@ fn shop(postgres: &Postgres) -> anyhow::Result<Tomcat> {
     ask(tomcat.address(), "/item.jsp")?;
     postgres.pace(PACE, Duration::ZERO)?;
     Ok(tomcat)
-}
-
-/// Waits until nothing is said against the node. On a machine where that does not come about the rest is no result.
-fn ensure_calm(plain: &Watched) -> anyhow::Result<()> {
-    let mut last = None;
-    let calm = wait_for("the node is healthy", || {
-        last = plain.seen()?;
-        Ok(last.as_ref().is_some_and(|it| it.state == "healthy"))
-    });
-    calm.map_err(|_| {
-        let how = last.map_or_else(|| "unheard of".to_owned(), |it| it.text());
-        Invalid(format!(
-            "the machine is busy before anything is done: {how}"
-        ))
-        .into()
-    })
 }
 
 /// Slows the database down after a while, and looks at both until the load is over.
@@ -219,11 +204,7 @@ fn judge(verdict: &mut Verdict, moments: &Moments, report: &Report) {
 /// Nobody comes any more, and the database is well: what the pool said last is no reason to stay in trouble.
 fn recovers(verdict: &mut Verdict, postgres: &Postgres, ours: &Watched) -> anyhow::Result<()> {
     postgres.pace(PACE, Duration::ZERO)?;
-    let since = Instant::now();
-    wait_for("the node is healthy again", || {
-        Ok(ours.seen()?.is_some_and(|it| it.state == "healthy"))
-    })?;
-    let took = since.elapsed().as_secs_f64() * 1_000.0;
+    let took = ours.healthy_after(&["pool", "latency"])?;
     verdict.add(Figure::ms("healthy again without a visitor after", took).at_most(RECOVERY_MS_MAX));
     Ok(())
 }

@@ -83,7 +83,7 @@ try (Connection it = pool.getConnection(); Statement statement = it.createStatem
             "unix_socket_directories=",
             "max_connections=120",
             "fsync=off",
-            "log_min_messages=fatal",
+            "log_min_messages=panic",
         ] {
             command.extend(["-c".to_owned(), setting.to_owned()]);
         }
@@ -111,12 +111,13 @@ try (Connection it = pool.getConnection(); Statement statement = it.createStatem
         ))
     }
 
-    /// XML of a pool of `connections` connections called `jdbc/shop`, of the kind that Tomcat makes by itself.
+    /// XML of a pool of `connections` connections called `jdbc/shop`, of the kind that Tomcat makes by itself. With an
+    /// `initialSize` such a pool would be made before it has a name, and never show what is inside of it.
     pub(crate) fn pool(&self, connections: u32) -> String {
         format!(
             "<Resource name=\"jdbc/shop\" type=\"javax.sql.DataSource\" driverClassName=\"org.postgresql.Driver\"
               url=\"jdbc:postgresql://{}/postgres\" username=\"{USER}\" maxTotal=\"{connections}\"
-              maxIdle=\"{connections}\" initialSize=\"{connections}\" maxWaitMillis=\"30000\"/>",
+              maxIdle=\"{connections}\" maxWaitMillis=\"30000\"/>",
             self.address()
         )
     }

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::Context as _;
 use serde::Deserialize;
 
 use super::gateway::binary;
-use super::{Gateway, GatewaySetup, TempDir, Tomcat, ask, free_port, loopback, tomcat::Viewer};
+use super::tomcat::{Tomcat, Viewer};
+use super::{Gateway, GatewaySetup, Invalid, TempDir, ask, free_port, loopback, wait_for};
 
 /// A node: a gateway that looks at the Tomcat behind it. Dropping it stops the gateway.
 pub(crate) struct Watched {
@@ -119,6 +121,25 @@ impl Watched {
     pub(crate) fn seen(&self) -> anyhow::Result<Option<Seen>> {
         let mut nodes = self.fleet()?.nodes.into_iter();
         Ok(nodes.find(|it| it.node == self.name && it.headroom.is_some()))
+    }
+
+    /// How long it takes until this node is healthy, in milliseconds; not a number when what keeps it from that is one of
+    /// `blamed`. Anything else is the machine's doing, and the run no result.
+    pub(crate) fn healthy_after(&self, blamed: &[&str]) -> anyhow::Result<f64> {
+        let since = Instant::now();
+        let mut last = None;
+        let is_healthy = wait_for("the node is healthy", || {
+            last = self.seen()?;
+            Ok(last.as_ref().is_some_and(|it| it.state == "healthy"))
+        });
+        if is_healthy.is_ok() {
+            return Ok(since.elapsed().as_secs_f64() * 1_000.0);
+        }
+        match last {
+            Some(seen) if blamed.iter().any(|it| seen.is_bound_by(it)) => Ok(f64::NAN),
+            Some(seen) => Err(Invalid(format!("{} stays {}", self.name, seen.text())).into()),
+            None => anyhow::bail!("nobody hears of {}", self.name),
+        }
     }
 
     /// What `tidegate node why` says of this node, to an operator.

@@ -109,9 +109,14 @@ impl<S: Fn() -> Status> Reader<S> {
             return None;
         }
         let took = work.took_within(before, LATENCY_SHARE)?;
-        let (took, budget) = (took.as_secs_f64(), budget.as_secs_f64());
-        Some(Signal::read(Dimension::Latency, took, budget, now))
+        Some(latency(took, budget, now))
     }
+}
+
+/// So much of so much, in the milliseconds that latency is told in everywhere.
+fn latency(took: Duration, budget: Duration, now: Mono) -> Signal {
+    let ms = |span: Duration| span.as_secs_f64() * 1_000.0;
+    Signal::read(Dimension::Latency, ms(took), ms(budget), now)
 }
 
 /// The worst of what the applications call: all of it where a breaker lets nothing through.
@@ -179,6 +184,13 @@ mod tests {
         assert_eq!((load.error_ratio, load.utilisation), (0.25, 0.5));
         assert_eq!(super::load(&work, &work, at(0), at(5), &[busy]), None);
         assert_eq!(super::load(&work, &before, at(5), at(5), &[busy]), None);
+    }
+
+    #[test]
+    fn latency_is_told_in_milliseconds() {
+        let signal = latency(Duration::from_millis(250), Duration::from_secs(1), at(5));
+
+        assert_eq!((signal.value, signal.limit), (250.0, 1_000.0));
     }
 
     #[test]
