@@ -4,13 +4,15 @@
 mod queues;
 mod shares;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::harness::{Args, Drill, Figure, Gateway, GatewaySetup, TempDir, Verdict, program};
+use crate::harness::{
+    Args, Drill, Figure, Gateway, GatewaySetup, TempDir, Verdict, program, wait_for,
+};
 use crate::health_haproxy_stale::{farewell, put_right};
 
 /// The drill.
@@ -65,7 +67,7 @@ fn page_of_metrics() -> anyhow::Result<TempDir> {
         state.display()
     ));
     let gateway = Gateway::start(&setup)?;
-    crate::harness::wait_for("it leads", || {
+    wait_for("it leads", || {
         Ok(gateway.metrics()?.sum("tidegate_leads", &[]) == 1.0)
     })?;
     std::fs::write(dir.path().join("metrics"), gateway.told("/metrics")?)?;
@@ -90,8 +92,7 @@ fn code_of(command: &mut Command) -> anyhow::Result<f64> {
 
 /// A file in `dir` with `text`.
 fn written(dir: &TempDir, name: &str, text: &str) -> anyhow::Result<PathBuf> {
-    let file: &Path = dir.path();
-    let file = file.join(name);
+    let file = dir.path().join(name);
     std::fs::write(&file, text)?;
     Ok(file)
 }
