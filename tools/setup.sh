@@ -26,6 +26,7 @@ python3:python3
 /usr/share/doc/php-fpm:php-fpm
 puma:puma
 gunicorn:gunicorn
+faketime:faketime
 "
 
 # Installs whatever is missing, or names it and stops.
@@ -70,7 +71,7 @@ install_packages() {
     if [ -d /run/systemd/system ]; then
         for entry in "${missing[@]}"; do
             case $entry in
-                nginx | haproxy | prometheus | redis-server) "${sudo[@]}" systemctl disable --quiet "$entry" || true ;;
+                nginx | haproxy | prometheus | redis-server | postgresql) "${sudo[@]}" systemctl disable --quiet "$entry" || true ;;
                 php-fpm)
                     for unit in /lib/systemd/system/php*-fpm.service; do
                         "${sudo[@]}" systemctl disable --quiet "${unit##*/}" || true
@@ -133,6 +134,13 @@ find_envoy() {
         echo "Envoy could not be installed" >&2
         exit 2
     fi
+}
+
+# PostgreSQL and its driver for Java, for drills that need a database. Debian makes a cluster of its own when it installs it,
+# which is neither started nor used.
+find_postgresql() {
+    needed="/usr/share/doc/postgresql:postgresql
+/usr/share/java/postgresql.jar:libpostgresql-jdbc-java" install_packages
 }
 
 require_rust() {

@@ -48,6 +48,13 @@ struct Watched {
 
 fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
+    put_right(&mut verdict, args.length(SECONDS))?;
+    verdict.add(farewell()?);
+    Ok(verdict)
+}
+
+/// What two agents said last, and how long it holds at two HAProxies that are watched for `length`.
+pub(crate) fn put_right(verdict: &mut Verdict, length: Duration) -> anyhow::Result<()> {
     let slow = Agent::start(&Said {
         state: State::Stressed,
         weight: 25,
@@ -76,7 +83,6 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     drop((slow, full));
 
     let begun = Instant::now();
-    let length = args.length(SECONDS);
     let mut watched: [Watched; 4] = Default::default();
     while begun.elapsed() < length {
         let looks = [
@@ -107,13 +113,11 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
             .beside("with", ours.stale()),
         );
     }
-    keeper.stop()?;
-    verdict.add(farewell()?);
-    Ok(verdict)
+    keeper.stop()
 }
 
 /// The weight that HAProxy has of an agent that leaves while it says 10%, right after its port closed.
-fn farewell() -> anyhow::Result<Figure> {
+pub(crate) fn farewell() -> anyhow::Result<Figure> {
     let agent = Agent::start(&Said {
         state: State::Stressed,
         weight: 10,

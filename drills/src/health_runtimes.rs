@@ -1,18 +1,19 @@
 //! Runtimes that are full, each in its own way: what our agent says of them, and what an agent says that looks at one
 //! sign for all.
 
-mod clients;
-mod servers;
+pub(crate) mod clients;
+pub(crate) mod servers;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::harness::{Args, Drill, Figure, Verdict, ask, binary};
+use crate::harness::{
+    Args, Drill, Figure, HEALTH_PAGE, SLOW_PAGE, Tomcat, TomcatSetup, Verdict, ask, probe,
+};
 use clients::{Clients, fpm_status};
 use servers::{Over, Server};
 
@@ -49,9 +50,9 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 /// Five threads, twenty requests: nothing waits where the kernel could see it.
 fn tomcat(verdict: &mut Verdict) -> anyhow::Result<()> {
-    let (server, manager) = Server::tomcat(5)?;
-    let password = server.file("password");
-    let url = format!("http://{manager}/manager");
+    let setup = TomcatSetup::new(5).page(SLOW_PAGE);
+    let server = Tomcat::start(&setup.page(HEALTH_PAGE))?;
+    let (password, url) = (server.file("password"), server.manager());
     let listen = server.address().to_string();
     let flags = [
         "--profile",
@@ -71,7 +72,7 @@ fn tomcat(verdict: &mut Verdict) -> anyhow::Result<()> {
     let page = format!("/slow.jsp?ms={}", SLOW.as_millis());
     let clients = Clients::http(server.address(), &page, 20)?;
     let full = look(&flags)?;
-    let health = well(verdict, manager);
+    let health = well(verdict, server.second_connector());
     clients.stop();
     tell(
         verdict,
@@ -203,16 +204,7 @@ fn tell(verdict: &mut Verdict, what: &str, idle: &Seen, full: &Seen, page: &str,
 
 /// What a probe shows of an application, after two seconds of looking.
 fn look(flags: &[&str]) -> anyhow::Result<Seen> {
-    let output = Command::new(binary()?)
-        .args(["agent", "probe", "--json", "--seconds", "2"])
-        .args(flags)
-        .output()?;
-    anyhow::ensure!(
-        output.status.success(),
-        "the probe failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let seen: Value = serde_json::from_slice(&output.stdout)?;
+    let seen = probe(flags, 2)?;
     let fullest = seen["fullest"]
         .as_str()
         .with_context(|| format!("nothing is known: {seen:#}"))?;

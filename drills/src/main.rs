@@ -18,11 +18,18 @@ mod gateway_slow_readers;
 mod gateway_worked_example;
 mod harness;
 mod health_agent_cost;
+mod health_capacity;
 mod health_control_1000;
 mod health_control_loop;
+mod health_dependency;
+mod health_fail_open;
+mod health_figures;
 mod health_haproxy_leastconn;
 mod health_haproxy_stale;
+mod health_jvm;
+mod health_pool;
 mod health_runtimes;
+mod health_tomcats;
 mod limiter_default;
 mod limiter_sockets;
 mod limits_cost;
@@ -50,6 +57,7 @@ mod sessions_rotation;
 mod sessions_sign_out;
 mod sessions_stale_reads;
 mod sessions_store_hung;
+mod tomcats;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -97,6 +105,13 @@ const DRILLS: &[Drill] = &[
     health_agent_cost::DRILL,
     health_haproxy_leastconn::DRILL,
     health_haproxy_stale::DRILL,
+    health_tomcats::DRILL,
+    health_capacity::DRILL,
+    health_fail_open::DRILL,
+    health_pool::DRILL,
+    health_jvm::DRILL,
+    health_dependency::DRILL,
+    health_figures::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

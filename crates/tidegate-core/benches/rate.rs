@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use tidegate_core::rate::key::{self, Part, Prefix, PrefixLengths};
+use tidegate_core::rate::key::{self, Part, Prefix, PrefixLengths, Words};
 use tidegate_core::rate::set::{self, Member, Standing};
 use tidegate_core::rate::{Algorithm, BucketSpec, Spec, State, Tick};
 
@@ -62,10 +62,20 @@ fn buckets(rate: u64) -> Duration {
     time(|now| black_box(spec.take(black_box(&mut state), now, black_box(1))).is_ok())
 }
 
+/// A hash of the standard library's.
+#[derive(Clone)]
+struct Hashed(DefaultHasher);
+
+impl Words for Hashed {
+    fn word(&mut self, word: u64) {
+        self.0.write_u64(word);
+    }
+}
+
 /// One bucket for each of many addresses, found by its key in a map of the standard library's.
 fn keyed() -> Duration {
     let spec = BucketSpec::new(1000, 1_000_000, 1000).expect("a rate");
-    let mut begun = DefaultHasher::new();
+    let mut begun = Hashed(DefaultHasher::new());
     key::begin("search-ip", &mut begun);
     let mut states = HashMap::<u64, _, BuildHasherDefault<DefaultHasher>>::default();
     time(|now| {
@@ -76,7 +86,7 @@ fn keyed() -> Duration {
         let mut hasher = begun.clone();
         key::write(black_box(&parts), &mut hasher);
         let state = states
-            .entry(hasher.finish())
+            .entry(hasher.0.finish())
             .or_insert_with(|| spec.full(now));
         black_box(spec.take(state, now, black_box(1))).is_ok()
     })

@@ -62,6 +62,34 @@ impl Portion {
     }
 }
 
+impl Bulkheads {
+    /// The most that requests of `class` can ever use of `limit` slots: all but what others keep for themselves whoever
+    /// comes. What is lent may be used while its class stays away.
+    pub fn most(&self, limit: u32, class: Class) -> u32 {
+        let reserves = self.slots(limit);
+        let strict = |other: &Class| {
+            let reserve = self.reserves[other.index()];
+            *other != class && reserve.is_some_and(|reserve| reserve.loan == Loan::Strict)
+        };
+        let kept = Class::ALL.into_iter().filter(strict);
+        let kept: u32 = kept.map(|other| reserves[other.index()]).sum();
+        limit - kept
+    }
+
+    /// Reserved slots by class, the highest class first, together at most `limit` − 1: a limit that
+    /// has shrunk below its reserves must not shut everybody else out for good.
+    fn slots(&self, limit: u32) -> [u32; Class::COUNT] {
+        let mut left = limit.saturating_sub(1);
+        self.reserves.map(|reserve| {
+            let slots = reserve
+                .map_or(0, |reserve| reserve.portion.slots(limit))
+                .min(left);
+            left -= slots;
+            slots
+        })
+    }
+}
+
 impl Loan {
     /// Of so many lent slots, those that are kept free for their class.
     pub fn spare(slots: u32) -> u32 {
@@ -96,7 +124,7 @@ impl Occupancy {
         if self.total >= limit || self.by_group[usize::from(group.0)] >= self.cap(limit, group) {
             return false;
         }
-        let reserves = self.reserves(limit);
+        let reserves = self.bulkheads.slots(limit);
         if self.by_class[class.index()] < reserves[class.index()] {
             return true;
         }
@@ -111,7 +139,7 @@ impl Occupancy {
     /// Whether `class` uses less than what is reserved for it.
     pub(crate) fn is_owed(&self, limit: u32, class: Class) -> bool {
         self.bulkheads.reserves[class.index()].is_some()
-            && self.by_class[class.index()] < self.reserves(limit)[class.index()]
+            && self.by_class[class.index()] < self.bulkheads.slots(limit)[class.index()]
     }
 
     /// A request of `class` has shown up: its hot spare is worth keeping.
@@ -157,19 +185,6 @@ impl Occupancy {
             Some(index) => self.bulkheads.groups[index].slots(limit).clamp(1, limit),
             None => limit,
         }
-    }
-
-    /// Reserved slots by class, the highest class first, together at most `limit` − 1: a limit that
-    /// has shrunk below its reserves must not shut everybody else out for good.
-    fn reserves(&self, limit: u32) -> [u32; Class::COUNT] {
-        let mut left = limit.saturating_sub(1);
-        self.bulkheads.reserves.map(|reserve| {
-            let slots = reserve
-                .map_or(0, |reserve| reserve.portion.slots(limit))
-                .min(left);
-            left -= slots;
-            slots
-        })
     }
 
     /// Slots of `class` that are idle and that nobody else may have now.
@@ -220,6 +235,26 @@ mod tests {
 
         assert_eq!(fill(&mut occupancy, NOW, Class::Anonymous, MAIN), 16);
         assert_eq!(fill(&mut occupancy, NOW, Class::Critical, MAIN), 4);
+    }
+
+    #[test]
+    fn the_most_that_a_class_can_use_is_what_it_gets_when_nobody_else_comes() {
+        for loan in [Loan::Strict, Loan::Lent] {
+            for reserved in [0, 4, 19, 30] {
+                let reserve = Reserve {
+                    portion: Portion::Slots(reserved),
+                    loan,
+                };
+                for class in [Class::Critical, Class::Anonymous] {
+                    let mut occupancy = occupancy(reserve, Vec::new());
+
+                    let most = occupancy.bulkheads.most(20, class);
+
+                    assert_eq!(fill(&mut occupancy, NOW, class, MAIN), most);
+                    assert!(most >= 1, "{loan:?} {reserved} {class:?}");
+                }
+            }
+        }
     }
 
     #[test]

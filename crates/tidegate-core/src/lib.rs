@@ -17,6 +17,7 @@ pub mod queue;
 pub mod rate;
 pub mod retry;
 pub mod rng;
+pub mod room;
 mod service;
 pub mod session;
 pub mod time;

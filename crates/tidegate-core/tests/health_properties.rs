@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use tidegate_core::health::{
-    Bands, Decision, Dimension, Evidence, Fleet, Load, NodeId, Readings, Report, Ruling, Scales,
-    Settings, Signal, Smoothing, State, Validity, WEIGHT_MAX, WEIGHT_MIN, replay,
+    Decision, Dimension, Evidence, Fleet, Load, NodeId, Readings, Report, Ruling, Scales, Settings,
+    Signal, State, Validity, WEIGHT_MAX, WEIGHT_MIN, replay,
 };
 use tidegate_core::rng::Rng;
 use tidegate_core::time::Mono;
@@ -193,7 +193,7 @@ proptest! {
             let now = Mono::from_millis(1_000 * u64::from(tick + 1));
             let signal = Signal::read(Dimension::Threads, 1.0 - left.clamp(0.0, 1.0), 1.0, now);
             let headroom = Readings::of(&Scales::default(), &[signal], now).headroom(now);
-            let change = evidence.observe(&Bands::default(), &Smoothing::default(), now, &headroom);
+            let change = evidence.observe(&Settings::default(), now, &headroom);
             match change.map(|it| (it.from, it.to)) {
                 None => {}
                 Some((State::Healthy, State::Stressed) | (State::Stressed, State::Saturated)) => worse += 1,

@@ -76,9 +76,9 @@ pub enum PermitReply {
     NotHeld,
     /// There is no such dependency.
     NoDependency,
-    /// There are never so many calls at once.
+    /// Calls of the class never have so many slots at once.
     TooHeavy {
-        /// But so many.
+        /// But so many, 1 or more.
         most: u32,
     },
     /// Not now.

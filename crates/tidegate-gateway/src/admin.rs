@@ -164,7 +164,10 @@ impl Admin {
                 "application/json",
                 state_json(shared),
             ),
-            "/verdict" => verdict_answer(shared, request.uri().query()).map(Full::new),
+            // The second is how it is called at the client listener, which not every process has.
+            "/verdict" | "/.tidegate/verdict" => {
+                verdict_answer(shared, request.uri().query()).map(Full::new)
+            }
             _ => page(StatusCode::NOT_FOUND, "text/plain", INDEX),
         }
     }

@@ -20,6 +20,7 @@ use crate::forward::Origin;
 use crate::framing::FramingLog;
 use crate::gate::Gate;
 use crate::health::Health;
+use crate::heard::Heard;
 use crate::metrics::{Place, Recorder};
 use crate::plan::{AppPlan, Plan};
 use crate::rate::{Rates, Sharing};
@@ -45,6 +46,8 @@ pub struct Shared {
     pub cohorts: Cohorts,
     /// Limits on how much may happen.
     pub rates: Rates,
+    /// What is said of the fleet.
+    pub(crate) heard: Arc<Heard>,
     /// Where sessions are kept, if they are.
     pub desk: Option<Desk>,
     /// What balancers are told of this node.
@@ -134,6 +137,10 @@ impl Shared {
                 breaker: breaker(app, seed),
             })
             .collect();
+        let heard = Arc::new(Heard::new(
+            clock,
+            plan.dependencies.iter().map(|it| it.name().to_owned()),
+        ));
         let permits = Held::new(plan.dependencies.len(), seed);
         let dependencies = plan.dependencies.iter().zip(plan.apps.len()..);
         let dependencies = dependencies
@@ -142,7 +149,8 @@ impl Shared {
         Self {
             health: Health::new(plan.threads.get(), clock.now()),
             fleet: Fleet::start(&plan.dependencies, sharing.as_ref(), clock),
-            rates: Rates::new(&plan, sharing, clock),
+            rates: Rates::new(&plan, sharing, clock, Arc::clone(&heard)),
+            heard,
             plan,
             apps,
             dependencies,

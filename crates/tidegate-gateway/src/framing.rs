@@ -15,9 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use tidegate_http::framing::FramingFault;
 
 mod line;
+mod stream;
 mod target;
 
 use crate::framing::line::{Chunk, Field, content_length, field, framing_of, strip_crlf};
+pub(crate) use crate::framing::stream::Framed;
 use crate::framing::target::{Authority, RequestLine};
 
 /// Longest line that announces a chunk, its extensions included.

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::admission::{Action, Admission, Arrival, Reason, Snapshot, Ticket, Verdict};
+use tidegate_core::admission::{
+    Action, Admission, Arrival, Level, Reason, Slowdown, Snapshot, Ticket, Verdict,
+};
 use tidegate_core::facts::Facts;
 use tidegate_core::journal::{Event, Header, Outcome};
 use tidegate_core::limit::{Change, Ending, Learnt};
@@ -66,6 +68,8 @@ pub struct Wait {
 
 struct State {
     admission: Admission,
+    /// What the whole fleet is to let in, where somebody says so. It stands before the admission.
+    slowdown: Option<Slowdown>,
     /// What is noted of every decision, where that is asked for.
     journal: Option<Arc<Journal>>,
     /// Where to send the news of a ticket in the queue, by its index.
@@ -107,6 +111,7 @@ impl Gate {
         let journal = journal.map(|plan| Arc::new(Journal::start(plan, &header)));
         let state = State {
             admission: header.admission(),
+            slowdown: None,
             journal: journal.clone(),
             places: Vec::new(),
             actions: Vec::new(),
@@ -141,12 +146,13 @@ impl Gate {
     /// Why a request like `facts` would be turned away now, whatever else becomes known of it.
     pub fn peek(&self, now: Mono, facts: Facts) -> Option<Turned> {
         let mut state = self.lock();
+        let slowed = state.slowdown.as_ref();
+        if slowed.is_some_and(|slowed| !slowed.would_admit(&facts)) {
+            return Some(state.turned(Reason::Fleet));
+        }
         let reason = state.admission.peek(now, &facts);
         state.note(now, Event::Peek(facts), Outcome::Peeked(reason));
-        Some(Turned {
-            reason: reason?,
-            drain: state.admission.drain(),
-        })
+        Some(state.turned(reason?))
     }
 
     /// A slot now, a wait, or a refusal, for a request to application `app` of `thread`.
@@ -154,11 +160,19 @@ impl Gate {
         let gate = &thread.shared.apps[app].gate;
         let (entry, woken) = {
             let mut state = gate.lock();
+            if !state.fleet_admits(now, &facts) {
+                return Entry::Refused(state.turned(Reason::Fleet));
+            }
             let State {
                 admission, actions, ..
             } = &mut *state;
             let arrival = admission.arrive(now, &facts, actions);
             state.note(now, Event::Arrive(facts), Outcome::Arrived(arrival));
+            if !matches!(arrival, Arrival::Refused(_))
+                && let Some(slowdown) = &mut state.slowdown
+            {
+                slowdown.entered();
+            }
             // Before the newcomer is seated: its ticket may have the index of one that was just
             // evicted for it, whose news is still to be delivered there.
             let woken = state.deliver();
@@ -166,10 +180,7 @@ impl Gate {
                 Arrival::Admitted(ticket) => {
                     Entry::Admitted(Slot::new(thread, app, &facts, ticket, now))
                 }
-                Arrival::Refused(reason) => Entry::Refused(Turned {
-                    reason,
-                    drain: state.admission.drain(),
-                }),
+                Arrival::Refused(reason) => Entry::Refused(state.turned(reason)),
                 Arrival::Queued { ticket, leave_at } => {
                     let place = Arc::new(Place::default());
                     state.seat(ticket, &place);
@@ -225,12 +236,56 @@ impl Gate {
         let gate = &thread.shared.apps[app].gate;
         let (ticket, verdict) = {
             let mut state = gate.lock();
+            let slowed = !state.fleet_admits(now, &facts);
             let (ticket, verdict) = state.admission.arrive_shadow(now, &facts);
             let outcome = Outcome::Shadowed(ticket, verdict);
             state.note(now, Event::ArriveShadow(facts), outcome);
-            (ticket, verdict)
+            if slowed {
+                (ticket, Verdict::Refuse(Reason::Fleet))
+            } else {
+                if let Some(slowdown) = &mut state.slowdown {
+                    slowdown.entered();
+                }
+                (ticket, verdict)
+            }
         };
         (Slot::new(thread, app, &facts, ticket, now), verdict)
+    }
+
+    /// The whole fleet is to let in such a `share` of the usual, 0 to 1, for `lease` unless it is said again.
+    pub(crate) fn slow(&self, share: f64, lease: Duration) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let slowdown = (state.slowdown).get_or_insert_with(|| Slowdown::new(now));
+        slowdown.told(now, share, lease);
+    }
+
+    /// No more than `most` may be inside for `lease`; those who wait may start. For doors without a decision log, which
+    /// knows of no such thing.
+    pub(crate) fn cap(&self, most: u32, lease: Duration) {
+        debug_assert!(
+            self.journal.is_none(),
+            "its decisions would not come out again"
+        );
+        let woken = {
+            let mut state = self.lock();
+            let State {
+                admission, actions, ..
+            } = &mut *state;
+            let now = self.clock.now();
+            admission.cap(now, most, now + lease, actions);
+            state.deliver()
+        };
+        wake(woken);
+    }
+
+    /// The share of the usual that is let in because of that, and who it is; `None` where nobody has ever said so.
+    pub(crate) fn slowed(&self) -> Option<(f64, Level)> {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let slowdown = state.slowdown.as_mut()?;
+        slowdown.review(now);
+        Some((slowdown.share(), slowdown.level()))
     }
 
     /// The first byte of an answer is here.
@@ -302,6 +357,20 @@ impl Gate {
 }
 
 impl State {
+    /// Whether the whole fleet lets in such a request.
+    fn fleet_admits(&mut self, now: Mono, facts: &Facts) -> bool {
+        let slowdown = self.slowdown.as_mut();
+        slowdown.is_none_or(|slowdown| slowdown.admits(now, facts))
+    }
+
+    /// A refusal for `reason`.
+    fn turned(&self, reason: Reason) -> Turned {
+        Turned {
+            reason,
+            drain: self.admission.drain(),
+        }
+    }
+
     /// Writes down a decision. `actions` are those of its call alone.
     fn note(&self, now: Mono, event: Event, outcome: Outcome) {
         if let Some(journal) = &self.journal {

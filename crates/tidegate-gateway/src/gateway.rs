@@ -18,6 +18,7 @@ use crate::connections::Connections;
 use crate::context::{Shared, Thread};
 use crate::dependency::{Egress, Permits, take_back};
 use crate::drain::Drain;
+use crate::heard::FleetWord;
 use crate::listener::{self, Listener};
 use crate::log::RefusalLog;
 use crate::metrics::{Exposition, Measures, Others};
@@ -37,7 +38,7 @@ const DROP_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A running gateway. Dropping it stops it at once; see [`Gateway::drain`] for the gentle way.
 pub struct Gateway {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     shared: Arc<Shared>,
     connections: Arc<Connections>,
@@ -95,9 +96,13 @@ impl Gateway {
         desk: Option<Desk>,
         sharing: Option<Sharing>,
     ) -> Result<Self, StartError> {
-        let address = plan.listener.address;
-        let (socket, address) =
-            listen(address).map_err(|source| StartError::Listen { address, source })?;
+        let socket = match plan.listener.address {
+            None => None,
+            Some(address) => {
+                Some(listen(address).map_err(|source| StartError::Listen { address, source })?)
+            }
+        };
+        let (socket, address) = socket.unzip();
         let admin_socket = match plan.admin {
             None => None,
             Some(address) => Some(
@@ -158,14 +163,32 @@ impl Gateway {
         move || Status::of(&threads, &connections)
     }
 
+    /// Takes in what is said of the fleet that this gateway is a node of, as often as it is said: once a second is meant.
+    pub fn hearing(&self) -> impl Fn(&FleetWord) + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |word| {
+            shared.heard.hear(word);
+            for app in shared.applications() {
+                app.gate.slow(word.admission, word.lasts);
+            }
+            for at in 0..shared.dependencies.len() {
+                shared.follow_dependency(at, word.lasts);
+            }
+        }
+    }
+
     /// Where the verdict about this node is put up, for balancers that ask.
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.shared.board)
     }
 
     /// Where clients connect.
+    ///
+    /// # Panics
+    ///
+    /// For a gateway whose plan has no listener.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.address.expect("its plan has a listener")
     }
 
     /// Where operators connect.
@@ -226,7 +249,11 @@ impl Gateway {
         }
     }
 
-    fn run(&mut self, runtimes: Vec<Runtime>, socket: std::net::TcpListener) -> io::Result<()> {
+    fn run(
+        &mut self,
+        runtimes: Vec<Runtime>,
+        socket: Option<std::net::TcpListener>,
+    ) -> io::Result<()> {
         for (runtime, thread) in runtimes.iter().zip(&self.threads) {
             for egress in &self.egresses {
                 egress.accept_on(runtime, thread)?;
@@ -247,16 +274,22 @@ impl Gateway {
         if !self.shared.dependencies.is_empty() {
             first_runtime.spawn(take_back(Arc::clone(&first_thread)));
         }
-        let listener = {
-            let _entered = first_runtime.enter();
-            let server = Arc::new(Server::new(Arc::clone(&first_thread)));
-            let connections = Arc::clone(&self.connections);
-            Listener::new(socket, connections, self.shared.clock, server, mailboxes)?
+        let listener = match socket {
+            Some(socket) => {
+                let _entered = first_runtime.enter();
+                let server = Arc::new(Server::new(Arc::clone(&first_thread)));
+                let connections = Arc::clone(&self.connections);
+                let clock = self.shared.clock;
+                let listener = Listener::new(socket, connections, clock, server, mailboxes)?;
+                first_runtime.spawn(listener.run(self.stage.subscribe()))
+            }
+            // Nobody comes: it has ended already.
+            None => first_runtime.spawn(async {}),
         };
         let drain = Drain {
             shared: Arc::clone(&self.shared),
             connections: Arc::clone(&self.connections),
-            listener: first_runtime.spawn(listener.run(self.stage.subscribe())),
+            listener,
             stage: self.stage.clone(),
         };
         let log = RefusalLog::new(self.threads.clone());

@@ -1,4 +1,4 @@
-//! A client's socket, with the framing looked at on the way in and stalls noticed on the way out.
+//! A client's socket, with stalls noticed on the way out.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,32 +11,19 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::context::Clock;
-use crate::framing::{Framing, Phase, Scan};
+use crate::framing::{Framed, Framing, Phase};
 use crate::link::Link;
 use crate::parts::poll_write_parts;
 
 /// A client's socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    stream: TcpStream,
-    framing: Framing,
-    reading: Reading,
+    framed: Framed<TcpStream>,
     write_timeout: Duration,
     /// Only there once a write had to wait.
     stall: Option<Stall>,
     link: Arc<Link>,
-    clock: Clock,
     stalled: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
-    Open,
-    /// A head was faulty: the engine gets no byte more and, so that it finishes the answers before,
-    /// no error either.
-    Silent,
-    /// A body was faulty: the engine gets an error.
-    Failing,
 }
 
 /// Watches over writes once one of them had to wait. The timer is left running when bytes move
@@ -56,20 +43,17 @@ impl Socket {
         clock: Clock,
     ) -> Self {
         Self {
-            stream,
-            framing,
-            reading: Reading::Open,
+            framed: Framed::new(stream, framing, Arc::clone(&link), clock),
             write_timeout,
             stall: None,
             link,
-            clock,
             stalled: false,
         }
     }
 
     /// What the client is in the middle of sending.
     pub(crate) fn phase(&self) -> Phase {
-        self.framing.phase()
+        self.framed.phase()
     }
 
     /// Whether the client took no byte for too long.
@@ -78,7 +62,7 @@ impl Socket {
     }
 
     pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream
+        self.framed.stream
     }
 
     fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -128,41 +112,7 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.reading {
-            Reading::Open => {}
-            Reading::Silent => return Poll::Pending,
-            Reading::Failing => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
-        }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-
-        let new = &buffer.filled()[before..];
-        if new.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
-        let passed = match self.framing.scan(new) {
-            Scan::Pass(passed) => passed,
-            Scan::Last(passed) => {
-                self.reading = Reading::Silent;
-                passed
-            }
-            Scan::Fail(passed) => {
-                self.reading = Reading::Failing;
-                passed
-            }
-        };
-        // Most heads come in one piece and cost no look at the clock.
-        match (self.framing.phase(), self.link.head_since()) {
-            (Phase::Head, None) => self.link.begin_head(self.clock.now()),
-            (Phase::Head, Some(_)) | (_, None) => {}
-            (_, Some(_)) => self.link.end_head(),
-        }
-        buffer.set_filled(before + passed);
-        match (passed, self.reading) {
-            (0, Reading::Silent) => Poll::Pending,
-            (0, Reading::Failing) => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
-            _ => Poll::Ready(Ok(())),
-        }
+        Pin::new(&mut self.framed).poll_read(cx, buffer)
     }
 }
 
@@ -172,7 +122,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let written = Pin::new(&mut self.framed.stream).poll_write(cx, bytes);
         self.wrote(cx, written)
     }
 
@@ -181,19 +131,19 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = poll_write_parts(&mut self.stream, cx, parts);
+        let written = poll_write_parts(&mut self.framed.stream, cx, parts);
         self.wrote(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.framed.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.framed.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.framed.stream).poll_shutdown(cx)
     }
 }

@@ -25,7 +25,9 @@ pub mod work;
 mod admin;
 mod connections;
 mod drain;
+mod farewell;
 mod gateway;
+mod heard;
 mod io;
 mod journal;
 mod link;
@@ -36,3 +38,4 @@ mod threads;
 mod warm;
 
 pub use crate::gateway::{Gateway, StartError};
+pub use crate::heard::{FleetWord, FollowPlan};

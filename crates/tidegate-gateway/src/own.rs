@@ -75,10 +75,11 @@ pub(crate) fn state_json(shared: &Shared) -> Bytes {
     })
 }
 
-/// What balancers are told of this node. One that drains says so, whatever its verdict.
+/// What balancers are told of this node. One that drains says so, whatever its verdict; a process that carries nothing
+/// ends without the node.
 pub(crate) fn verdict_answer(shared: &Shared, query: Option<&str>) -> Response<Bytes> {
     let mut verdict = shared.board.current();
-    verdict.drain |= shared.is_draining();
+    verdict.drain |= shared.is_draining() && !shared.apps.is_empty();
     verdict::answer(&verdict, Monitor::asked(query))
 }
 

@@ -41,13 +41,15 @@ pub struct Plan {
     pub dependencies: Vec<DependencyPlan>,
     /// Limits on how much may happen.
     pub rates: RatePlan,
+    /// Whether every answer to a client carries the load report that the verdict has.
+    pub reports_load: bool,
 }
 
 /// The listener and what it allows a client connection.
 #[derive(Clone, Debug)]
 pub struct ListenerPlan {
-    /// Where to listen; port 0 picks a free one.
-    pub address: SocketAddr,
+    /// Where to listen; port 0 picks a free one. `None` for a process that carries no requests.
+    pub address: Option<SocketAddr>,
     /// Client connections at once, probes apart.
     pub connections_max: NonZeroU32,
     /// Client connections at once from one address (IPv4 /32, IPv6 /64); `None` for no such cap.

@@ -21,6 +21,7 @@ use crate::cohort;
 use crate::context::{Conn, Thread};
 use crate::dependency::tags::{self, Busy};
 use crate::forward;
+use crate::framing::FramingLog;
 use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
 use crate::plan::{AppPlan, Mode};
@@ -400,7 +401,7 @@ impl Visit<'_> {
             NoAnswer::Client(BodyError::ClientSilent) => {
                 self.refuse(Refusal::BodyTimeout, Duration::ZERO)
             }
-            NoAnswer::Client(_) => match body_refusal(self.conn) {
+            NoAnswer::Client(_) => match body_refusal(&self.conn.framing) {
                 // It was admitted, and counted as work for a caller who had gone: as a refusal it
                 // would be counted twice.
                 Refusal::ClientGone => self.answer(Refusal::ClientGone, Duration::ZERO),
@@ -470,7 +471,7 @@ async fn wait_and_read(mut wait: Wait, upload: &mut Upload, conn: &Conn) -> Resu
     match entered {
         Some(entered) => entered.map_err(Left::Turned),
         None => {
-            let refusal = body_refusal(conn);
+            let refusal = body_refusal(&conn.framing);
             wait.leave_for(refusal);
             Err(Left::Body(refusal))
         }
@@ -478,8 +479,8 @@ async fn wait_and_read(mut wait: Wait, upload: &mut Upload, conn: &Conn) -> Resu
 }
 
 /// Why a body broke off: what came was none, or nothing more came.
-fn body_refusal(conn: &Conn) -> Refusal {
-    match conn.framing.body_fault() {
+pub(crate) fn body_refusal(framing: &FramingLog) -> Refusal {
+    match framing.body_fault() {
         Some(_) => Refusal::BadFraming,
         None => Refusal::ClientGone,
     }

@@ -20,15 +20,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_core::time::Mono;
-use tidegate_http::framing::FramingFault;
-use tidegate_http::refusal::Refusal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tidegate_http::verdict::report_load;
 use tokio::net::TcpStream;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
 use crate::body::{Body, BodyError};
 use crate::connections::{Kind, Permit};
 use crate::context::{Conn, Thread};
+use crate::farewell;
 use crate::framing::{Framing, FramingLog, Phase};
 use crate::io::Socket;
 use crate::link::{Exchange, Link};
@@ -43,16 +42,6 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a connection lives that is over a cap.
 const OVERFLOW_LIFETIME: Duration = Duration::from_secs(2);
-
-/// What a client may still send when its answer came before the end of its request, so that the
-/// answer is not lost to a reset.
-const LINGER_BYTES_MAX: u64 = 256 * 1024;
-
-/// For how long.
-const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
-
-const HEAD_TIMEOUT_ANSWER: &[u8] =
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Serves the connections of one thread.
 pub(crate) struct Server {
@@ -272,15 +261,11 @@ impl Server {
         link: &Link,
     ) {
         let recorder = &self.thread.recorder;
-        let fault = match &end {
-            End::Engine(Err(error)) if error.is_parse_too_large() => {
-                Some(FramingFault::HeadTooLarge)
-            }
-            End::Engine(Err(error)) if error.is_parse() => {
-                Some(log.head_fault().unwrap_or(FramingFault::Unreadable))
-            }
-            _ => log.head_fault().or_else(|| log.body_fault()),
+        let engine = match &end {
+            End::Engine(ended) => ended.as_ref().err(),
+            End::Cut(_) => None,
         };
+        let fault = farewell::fault_of(engine, log);
         if let Some(fault) = fault {
             recorder.bad_request(fault);
         }
@@ -299,41 +284,16 @@ impl Server {
         let unread = socket.phase() != Phase::Between;
         let mut stream = socket.into_stream();
         if let (End::Cut(Ending::BadRequest), Some(fault)) = (&end, fault) {
-            drop(stream.try_write(&answer_to(fault)));
-            // The client need not wait for the end of what follows.
-            drop(stream.shutdown().await);
+            farewell::refuse(&mut stream, fault).await;
         }
         match ending {
-            // Nothing else can be in the socket's way: no answer was being written.
-            Ending::HeadTimeout if unread => drop(stream.try_write(HEAD_TIMEOUT_ANSWER)),
+            Ending::HeadTimeout if unread => farewell::say_too_late(&mut stream).await,
             Ending::Closed | Ending::BadRequest | Ending::Drained if unread => {
-                let rest = (&mut stream).take(LINGER_BYTES_MAX);
-                let discard =
-                    async { tokio::io::copy(&mut { rest }, &mut tokio::io::sink()).await };
-                drop(timeout(LINGER_TIME_MAX, discard).await);
+                farewell::linger(&mut stream).await;
             }
             _ => {}
         }
     }
-}
-
-/// What the client is told of a head that the engine did not see; all before it is written.
-fn answer_to(fault: FramingFault) -> Vec<u8> {
-    let refusal = match fault {
-        FramingFault::HeadTooLarge => Refusal::HeadTooLarge,
-        _ => Refusal::BadFraming,
-    };
-    let body = refusal.body();
-    let mut answer = format!("HTTP/1.1 {}\r\n", refusal.status()).into_bytes();
-    for (name, value) in &refusal.headers(None) {
-        answer.extend_from_slice(name.as_ref());
-        answer.extend_from_slice(b": ");
-        answer.extend_from_slice(value.as_bytes());
-        answer.extend_from_slice(b"\r\n");
-    }
-    answer.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-    answer.extend_from_slice(&body);
-    answer
 }
 
 impl Timeouts {
@@ -375,6 +335,10 @@ impl Timeouts {
 impl Client {
     async fn answer(&self, request: Request<Incoming>, exchange: Exchange) -> Response<Tracked> {
         let mut response = request::handle(&self.thread, &self.conn, request).await;
+        let shared = &self.thread.shared;
+        if shared.plan.reports_load {
+            report_load(response.headers_mut(), shared.board.report());
+        }
         if self.conn.overflow || self.conn.framing.is_out_of_step() {
             response
                 .headers_mut()

@@ -48,6 +48,10 @@ pub struct Status {
     /// Rate limits, in the order of the configuration; absent when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RateStatus>,
+    /// Why the fleet lets in less than usual: what holds the weights of nodes still, as in `tidegate node list --json`;
+    /// absent while it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_slow: Option<String>,
     /// Counts of where sessions are kept; absent when none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desk: Option<BTreeMap<String, u64>>,
@@ -78,6 +82,12 @@ pub struct RateStatus {
     pub shadow: bool,
     /// What became of requests in it: `passed`, `refused`, `shadow_refused`, `given_back`.
     pub requests: BTreeMap<String, u64>,
+    /// The part of its rate that holds now, 0 to 1, where it follows the headroom of the fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Why: `told` while that is said, `held` for what was said last, `nobody` for the whole rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_by: Option<String>,
     /// Keys that it remembers now.
     pub keys: u64,
     /// Keys that it forgot before they were full again, for want of room.
@@ -124,6 +134,12 @@ pub struct AppStatus {
     /// Who is let in with `by_user`: `everybody`, or the class that is cut and how much of it is let
     /// in, as in `anonymous 91/128`.
     pub level: String,
+    /// The share of the usual that is let in because the whole fleet is to let in less, 0 to 1; absent in no fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_share: Option<f64>,
+    /// Who that is, in the words of `level`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet_level: Option<String>,
     /// The part of the work that was in time, over the last one to two seconds in which any ended
     /// or was given up by its caller; absent before any has.
     pub in_time: Option<f64>,
@@ -226,6 +242,7 @@ impl Status {
                 .collect(),
             dependencies: DependencyStatus::all(threads),
             limits: RateStatus::all(threads),
+            fleet_slow: shared.heard.why(),
             store: (shared.desk.iter())
                 .flat_map(|desk| desk.servers().shards)
                 .map(|shard| ShardStatus::of(&shard))
@@ -245,9 +262,9 @@ impl RateStatus {
         let rates = threads.first().map(|thread| &thread.shared.rates);
         let limits = rates.into_iter().flat_map(|rates| {
             let limits = rates.limits().iter().enumerate();
-            limits.map(move |(at, limit)| (limit, at, rates.keys(at)))
+            limits.map(move |(at, limit)| (limit, at, rates.keys(at), rates.share(limit)))
         });
-        let limits = limits.map(|(limit, at, keys)| Self {
+        let limits = limits.map(|(limit, at, keys, share)| Self {
             name: limit.plan.name.clone(),
             shadow: limit.plan.standing == Standing::Shadow,
             requests: RATE_COUNTS
@@ -257,6 +274,8 @@ impl RateStatus {
                     ((*label).to_owned(), count)
                 })
                 .collect(),
+            share: share.map(|(share, _)| share),
+            share_by: share.map(|(_, by)| by.name().to_owned()),
             keys: keys.kept,
             evicted: keys.forgotten,
         });
@@ -268,6 +287,7 @@ impl AppStatus {
     fn of(threads: &[Arc<Thread>], index: usize, app: &App) -> Self {
         let gate = app.gate.snapshot();
         let upstream = app.upstream.connections();
+        let slowed = app.gate.slowed();
         let classes = Class::ALL.into_iter().map(|class| {
             let in_flight = gate.in_flight_by_class[class.index()];
             let queued = gate.queued_by_class[class.index()];
@@ -300,6 +320,8 @@ impl AppStatus {
             service_mean_ms: gate.service_mean.map(|mean| mean.as_secs_f64() * 1e3),
             throughput_per_second: gate.throughput,
             level: gate.level.to_string(),
+            fleet_share: slowed.map(|(share, _)| share),
+            fleet_level: slowed.map(|(_, level)| level.to_string()),
             in_time: gate.in_time,
             escaping: gate.recovery.escaping.map(|by| by.name().to_owned()),
             breaker_lets: app

@@ -50,6 +50,14 @@ pub struct CalledWork {
     pub failed: u64,
     /// Its breaker lets no more through than tries.
     pub is_tripped: bool,
+    /// It lets nothing through at all. One that waits for tries, because nobody calls, is not shut.
+    pub is_shut: bool,
+    /// Time that calls took together, in nanoseconds.
+    pub took_nanos: u64,
+    /// The longest time until an answer begins, in nanoseconds; 0 where calls do not pass through us.
+    pub timeout_nanos: u64,
+    /// Whether what may be asked of it follows what is left of it.
+    pub follows: bool,
 }
 
 impl WorkMeter {
@@ -97,9 +105,30 @@ impl WorkMeter {
                 failed,
                 is_tripped: (door.breaker.as_ref())
                     .is_some_and(|breaker| breaker.lets() != "calls"),
+                is_shut: (door.breaker.as_ref())
+                    .is_some_and(|breaker| breaker.refuses_for(shared.clock.now()).is_some()),
+                took_nanos: self.took(dependency.app),
+                // Who holds a permit, or the slot of a whole request, holds it for longer than a call takes.
+                timeout_nanos: (dependency.plan.egress.as_ref())
+                    .map_or(0, |_| nanos(door.plan.upstream.response_timeout)),
+                follows: dependency.plan.follows.is_some(),
             }
         });
         dependencies.collect()
+    }
+
+    /// Time in slots of one door with a single route, in nanoseconds.
+    fn took(&self, at: usize) -> u64 {
+        let kinds = Class::ALL
+            .into_iter()
+            .flat_map(|class| Completion::ALL.map(|completion| (class, completion)));
+        kinds
+            .map(|(class, completion)| {
+                total(&self.threads, |recorder| {
+                    &recorder.apps[at].routes[0][class.index()].slot_nanos[completion.index()]
+                })
+            })
+            .sum()
     }
 
     /// What ended at one application, and how much of that was a failure.
@@ -160,6 +189,10 @@ impl Work {
         })?;
         Duration::try_from_secs_f64(bound.min(LONGEST_S)).ok()
     }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn added_up(parts: &[HistogramTotal]) -> Vec<(f64, u64)> {

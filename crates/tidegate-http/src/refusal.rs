@@ -38,6 +38,8 @@ pub enum Refusal {
     RetryFirst,
     /// It left the queue as the recovery began.
     Flush,
+    /// The whole fleet lets in less than usual, and its class, or its part of the users, is not among that.
+    Fleet,
     /// Its client left while it waited: nobody reads this answer, it is only counted.
     ClientGone,
     /// There are too many client connections; this one was let in for health probes only.
@@ -93,7 +95,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -107,6 +109,7 @@ impl Refusal {
         Self::Escape,
         Self::RetryFirst,
         Self::Flush,
+        Self::Fleet,
         Self::ClientGone,
         Self::Connections,
         Self::Draining,
@@ -196,6 +199,7 @@ impl Refusal {
             Self::Escape => Row::capacity("escape"),
             Self::RetryFirst => Row::capacity("retry_first"),
             Self::Flush => Row::capacity("flush"),
+            Self::Fleet => Row::capacity("fleet"),
             Self::ClientGone => Row::capacity("client_gone").closing(),
             Self::Connections => Row::capacity("connections").closing(),
             Self::Draining => Row::capacity("draining").closing(),
@@ -243,6 +247,7 @@ impl From<Reason> for Refusal {
             Reason::Escape => Self::Escape,
             Reason::RetryFirst => Self::RetryFirst,
             Reason::Flush => Self::Flush,
+            Reason::Fleet => Self::Fleet,
         }
     }
 }

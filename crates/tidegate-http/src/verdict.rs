@@ -9,7 +9,7 @@ mod orca;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 pub use board::Board;
 pub use orca::{RPS_SCALE, text as orca_text};
@@ -20,6 +20,8 @@ pub const DYNAMIC_WEIGHT: HeaderName = HeaderName::from_static("x-dynamic-backen
 pub const ENVOY_DEGRADED: HeaderName = HeaderName::from_static("x-envoy-degraded");
 /// A load report, as Envoy and gRPC call it.
 pub const LOAD_METRICS: HeaderName = HeaderName::from_static("endpoint-load-metrics");
+/// The same in another form, which is never written here.
+pub const LOAD_METRICS_BIN: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin");
 /// The same, as Google's balancers call it.
 pub const X_LOAD_METRICS: HeaderName = HeaderName::from_static("x-endpoint-load-metrics");
 
@@ -135,6 +137,12 @@ impl Verdict {
         }
     }
 
+    /// The load report that balancers read in a header, if there is something to report.
+    pub fn report(&self) -> Option<HeaderValue> {
+        let text = orca_text(self.load.as_ref()?)?;
+        HeaderValue::try_from(text).ok()
+    }
+
     /// The word for it in the first line, which monitors match.
     fn word(&self) -> &'static str {
         match (self.told(), self.state) {
@@ -193,12 +201,21 @@ pub fn answer(verdict: &Verdict, monitor: Monitor) -> Response<Bytes> {
     if verdict.word() == "STRESSED" {
         headers.insert(ENVOY_DEGRADED, HeaderValue::from_static("1"));
     }
-    let report = verdict.load.as_ref().and_then(orca_text);
-    if let Some(report) = report.and_then(|text| HeaderValue::try_from(text).ok()) {
-        headers.insert(LOAD_METRICS, report.clone());
-        headers.insert(X_LOAD_METRICS, report);
-    }
+    report_load(headers, verdict.report());
     response
+}
+
+/// Puts a load report on an answer, under both names, in place of whatever is there: one answer has one report, and what
+/// somebody behind this node says of themselves is none of the node. With nothing to report nothing is there.
+pub fn report_load(headers: &mut HeaderMap, report: Option<HeaderValue>) {
+    headers.remove(LOAD_METRICS_BIN);
+    let Some(report) = report else {
+        headers.remove(LOAD_METRICS);
+        headers.remove(X_LOAD_METRICS);
+        return;
+    };
+    headers.insert(LOAD_METRICS, report.clone());
+    headers.insert(X_LOAD_METRICS, report);
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod lease;
 mod members;
 mod rate_key;
 mod sessions;
+mod sip;
 
 pub use background::Background;
 pub use beacons::{

@@ -9,13 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use tidegate_core::health::Settings;
 use tidegate_core::session::Name;
-use tidegate_fleet::agent::{self, Agent};
+use tidegate_fleet::agent::{self, Agent, Seen};
 use tidegate_fleet::control::{DecisionLog, Gauge, Standing, Station, StationPlan, gauges, run};
-use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::{Counted, Measured};
 use tidegate_gateway::status::Status;
+use tidegate_gateway::{FleetWord, Gateway};
 use tidegate_http::verdict::Board;
 use tidegate_store::{Fleet, Node};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,7 +27,7 @@ use crate::config::{AgentSetup, FleetPlan};
 /// Where Linux has the machine's name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// Longest wait for the store, each time it is asked: four times in a second must fit.
-const STORE_TIMEOUT: Duration = Duration::from_millis(200);
+pub(crate) const STORE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Longest wait at the end until the fleet has been told that the node leaves.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -38,6 +37,14 @@ pub(crate) struct Control {
     thread: JoinHandle<()>,
     gauges: Arc<Mutex<Vec<Gauge>>>,
     log: Option<DecisionLog>,
+}
+
+/// Who in this process is told what holds.
+struct Says {
+    /// For balancers.
+    board: Arc<Board>,
+    /// For the data path.
+    fleet: Box<dyn Fn(&FleetWord) + Send>,
 }
 
 /// Starts what `setup` asks for, if it does, and has `gateway` tell of it among its metrics. What applications post of
@@ -57,7 +64,9 @@ pub(crate) fn start(
         Some(agent) => {
             let look = agent.look.plan()?;
             let started = Agent::start(look, posted.clone());
-            Eyes::Agent(started.context("cannot start looking at the node")?)
+            let agent = started.context("cannot start looking at the node")?;
+            gateway.count_for(Box::new(overflows(agent.teller())));
+            Eyes::Agent(agent)
         }
         None => Eyes::Posted(posted.clone()),
     };
@@ -68,8 +77,11 @@ pub(crate) fn start(
         agent.and_then(|agent| agent.latency_budget),
         plan.sessions_in_heap,
     );
-    let board = gateway.board();
-    let control = Control::start(plan, fleet, posted, reader, board, everybody)?;
+    let says = Says {
+        board: gateway.board(),
+        fleet: Box::new(gateway.hearing()),
+    };
+    let control = Control::start(plan, fleet, posted, reader, says, everybody)?;
     gateway.count_for(Box::new(control.counts()));
     gateway.measure_for(Box::new(control.measures()));
     Ok(Some(control))
@@ -83,19 +95,15 @@ pub(crate) async fn leave(control: Option<Control>) {
 }
 
 impl Control {
-    /// Starts it in a thread of its own: it goes on while the gateway is busy. What holds for the node is put up on `board`.
+    /// Starts it in a thread of its own: it goes on while the gateway is busy. Whoever is in `says` is told what holds.
     fn start(
         plan: &FleetPlan,
         fleet: Fleet,
         posted: agent::Board,
         mut reader: Reader<impl Fn() -> Status + Send + 'static>,
-        board: Arc<Board>,
+        says: Says,
         everybody: Option<Everybody>,
     ) -> anyhow::Result<Self> {
-        let name = match &plan.node {
-            Some(name) => name.clone(),
-            None => host_name()?,
-        };
         let log = match &plan.decision_log {
             Some(path) => {
                 let log = DecisionLog::open(path);
@@ -104,19 +112,7 @@ impl Control {
             None => None,
         };
         let all = fleet.clone();
-        let station = Station::new(
-            StationPlan {
-                node: Node {
-                    id: name,
-                    incarnation: RandomState::new().hash_one(0),
-                },
-                may_lead: plan.leads,
-                settings: Settings::default(),
-                timeout: STORE_TIMEOUT,
-            },
-            fleet,
-            log.clone(),
-        );
+        let station = station(plan, fleet, log.clone())?;
         let (stop, stopped) = oneshot::channel();
         let sender = watch::Sender::new(Standing::SILENCE);
         let told = Arc::new(Mutex::new(Vec::new()));
@@ -127,9 +123,21 @@ impl Control {
             .context("cannot start a runtime for the fleet")?;
         let work = async move {
             let clock = move || posted.now();
-            let read = move |now| reader.read(now);
+            // One turn after the other, in this thread: what was read is what is put up.
+            let carried = Arc::new(Mutex::new(None));
+            let noted = Arc::clone(&carried);
+            let read = move |now| {
+                let said = reader.read(now);
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = said.load;
+                said
+            };
             let look = move |station: &Station, now| {
-                told::put_up(&board, &station.standing(now), now);
+                let load = *carried.lock().unwrap_or_else(PoisonError::into_inner);
+                let standing = station.standing(now);
+                told::put_up(&says.board, &standing, load, now);
+                if let Some(word) = told::of_fleet(&standing, now) {
+                    (says.fleet)(&word);
+                }
                 *look.lock().unwrap_or_else(PoisonError::into_inner) = gauges(station, now);
             };
             tokio::select! {
@@ -199,6 +207,39 @@ impl Control {
         if tokio::time::timeout(LEAVE_WITHIN, left).await.is_err() {
             tracing::warn!("the fleet has not heard that this node leaves: it will notice");
         }
+    }
+}
+
+/// This life of the node in its fleet.
+fn station(plan: &FleetPlan, fleet: Fleet, log: Option<DecisionLog>) -> anyhow::Result<Station> {
+    let name = match &plan.node {
+        Some(name) => name.clone(),
+        None => host_name()?,
+    };
+    let plan = StationPlan {
+        node: Node {
+            id: name,
+            incarnation: RandomState::new().hash_one(0),
+        },
+        may_lead: plan.leads,
+        settings: plan.health,
+        timeout: STORE_TIMEOUT,
+    };
+    Ok(Station::new(plan, fleet, log))
+}
+
+/// What the kernel has counted of full accept queues, where it tells.
+fn overflows(seen: impl Fn() -> Arc<Seen>) -> impl Fn() -> Vec<Counted> {
+    move || {
+        let count = seen().host.overflows;
+        let counted = count.map(|count| {
+            Counted::one(
+                "tidegate_listen_overflows",
+                "Connections that found an accept queue of this part of the network full, as the kernel counts attempts",
+                count,
+            )
+        });
+        counted.into_iter().collect()
     }
 }
 

@@ -214,7 +214,8 @@ fn explain_dependencies(page: &mut String, setup: &Setup, app: &AppPlan, route: 
         let dependency = &setup.gateway.dependencies[*at];
         let rate = dependency.rate.as_ref();
         let rate = rate.map_or_else(String::new, |(rate, bucket)| {
-            format!(" and {rate} with a burst of {}", bucket.burst())
+            let burst = dependency.unit().tokens(bucket.burst());
+            format!(" and {rate} with a burst of {burst}")
         });
         let binds = match app.mode {
             Mode::Enforce => "503 dependency_full or dependency_rate without room",

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -22,8 +22,23 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Sends log lines from `level` up to standard error.
-pub(crate) fn start(level: Level, format: Format) {
+/// What a command that runs for long says, and how.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LogArgs {
+    /// How much to log to standard error.
+    #[arg(long, value_enum, env = "TIDEGATE_LOG", default_value_t = Level::Info)]
+    log: Level,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+}
+
+/// Sends log lines to standard error, as `args` say.
+pub(crate) fn start(args: LogArgs) {
+    let LogArgs {
+        log: level,
+        log_format: format,
+    } = args;
     let level = match level {
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,

@@ -9,6 +9,7 @@ mod demo;
 mod explain;
 mod limit;
 mod lint_lb;
+mod loaded;
 mod log;
 mod node;
 mod online;
@@ -26,7 +27,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
-use config::{Flags, Refused, Setup, Summary};
+use config::{Flags, Refused, Role, Setup, Summary};
+use loaded::Loaded;
 
 /// Nothing could be simulated: 1 is for a simulation that missed a bar.
 const EXIT_NOT_RUN: u8 = 2;
@@ -50,6 +52,9 @@ enum Command {
         /// Connect to the servers of `[store]` too, and say which of their settings to change.
         #[arg(long)]
         online: bool,
+        /// It is for `tidegate agent`, without applications.
+        #[arg(long)]
+        agent: bool,
     },
     /// Say what would happen to a request, and why, and how safe what it writes is.
     Explain {
@@ -61,9 +66,8 @@ enum Command {
         #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
         headers: Vec<String>,
     },
-    /// Look at a node and its application as the agent does.
-    #[command(subcommand)]
-    Agent(agent::Command),
+    /// Say how a node is, whose proxy is something else, to its fleet and to balancers; or look once, with `probe`.
+    Agent(agent::AgentArgs),
     /// Look at sessions, end them, and make keys for them.
     #[command(subcommand)]
     Session(session::Command),
@@ -104,25 +108,28 @@ struct RunArgs {
     /// "enforce", or "shadow" to decide and count but let everything in.
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
-    /// How much to log to standard error.
-    #[arg(long, value_enum, env = "TIDEGATE_LOG", default_value_t = log::Level::Info)]
-    log: log::Level,
-    /// How log lines look.
-    #[arg(long, value_enum, default_value_t = log::Format::Text)]
-    log_format: log::Format,
+    #[command(flatten)]
+    log: log::LogArgs,
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run(args),
-        Command::Check { file, online } => check(&file, online),
+        Command::Check {
+            file,
+            online,
+            agent,
+        } => {
+            let role = if agent { Role::Agent } else { Role::Gateway };
+            check(&file, online, role)
+        }
         Command::Explain {
             file,
             request,
             headers,
         } => load(Some(&file), &Flags::default())
             .and_then(|setup| explain::explain(&setup, &request, &headers)),
-        Command::Agent(command) => agent::run(command),
+        Command::Agent(args) => agent::run(args),
         Command::Session(command) => session::run(command),
         Command::Limit(command) => limit::run(command),
         Command::Node(command) => node::run(command),
@@ -164,13 +171,13 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         threads: args.threads,
         mode: args.mode,
     };
-    let setup = load(args.config.as_deref(), &flags)?;
-    log::start(args.log, args.log_format);
-    run::run(setup)
+    let (setup, loaded) = Loaded::load(Role::Gateway, args.config.as_deref(), flags)?;
+    log::start(args.log);
+    run::run(setup, loaded)
 }
 
-fn check(file: &Path, online: bool) -> anyhow::Result<ExitCode> {
-    let setup = load(Some(file), &Flags::default())?;
+fn check(file: &Path, online: bool, role: Role) -> anyhow::Result<ExitCode> {
+    let (setup, _) = Loaded::load(role, Some(file), Flags::default())?;
     let notes = secrets::look(&setup)?;
     let summary = Summary(&setup).to_string();
     let mut page = format!("{}: ok\n\n{}", file.display(), summary.trim_end());
@@ -196,10 +203,13 @@ fn print(page: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The setup of a gateway.
 fn load(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Setup> {
-    let Some(file) = file else {
-        return Ok(config::parse("no file", "", flags)?);
-    };
-    let text = config::read(file)?;
-    Ok(config::parse(&file.display().to_string(), &text, flags)?)
+    Ok(Loaded::load(Role::Gateway, file, flags.clone())?.0)
+}
+
+/// The setup of a gateway or an agent, whichever the file is for.
+fn load_any(file: &Path) -> anyhow::Result<Setup> {
+    let role = config::role_of(&config::read(file)?);
+    Ok(Loaded::load(role, Some(file), Flags::default())?.0)
 }

@@ -20,8 +20,9 @@ use tidegate_store::{Background, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::balancer::{self, Balancers};
-use crate::config::{Setup, capped};
-use crate::control::{self, Everybody};
+use crate::config::{AgentSetup, BalancerPlan, FleetPlan, Setup, capped};
+use crate::control::{self, Control, Everybody};
+use crate::loaded::Loaded;
 use crate::{permits, rls, secrets};
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
@@ -34,7 +35,7 @@ const CONNECTIONS_MIN: u64 = 64;
 const STORE_CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs `setup` until a signal, and drains. A second signal stops at once.
-pub(crate) fn run(mut setup: Setup) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut setup: Setup, loaded: Loaded) -> anyhow::Result<ExitCode> {
     let proxies = setup
         .rls
         .as_ref()
@@ -42,19 +43,26 @@ pub(crate) fn run(mut setup: Setup) -> anyhow::Result<ExitCode> {
     if let Some(allowed) = raise_descriptor_limit(descriptors(&setup.gateway) + proxies) {
         fit(&mut setup.gateway, allowed.saturating_sub(proxies))?;
     }
+    block_on_signals(serve(setup, loaded))
+}
+
+/// Runs what waits for signals.
+pub(crate) fn block_on_signals(
+    work: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start a runtime for signals")?;
-    let code = runtime.block_on(serve(setup))?;
+    let code = runtime.block_on(work)?;
     // After a second signal a thread may still be waiting for the drain; do not wait for it.
     runtime.shutdown_background();
     Ok(code)
 }
 
-async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
+async fn serve(mut setup: Setup, loaded: Loaded) -> anyhow::Result<ExitCode> {
     // Before the gateway is ready, so that no signal can slip through between.
-    let mut signals = Signals::listen()?;
+    let mut signals = Signals::listen(loaded.clone())?;
     let desk = start_desk(&mut setup)?;
     // Before the gateway, so that an application that is ready finds it.
     let door = PermitDoor::default();
@@ -67,24 +75,18 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
         tokens.keys = secrets::token_keys(&tokens.key_file)?;
     }
     let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
-    let everybody = Everybody::default();
-    let balancers = balancer::start(&setup.balancer, gateway.board(), &everybody)?;
     door.open(permits::giver(gateway.permits()));
-    let control = control::start(
+    let (balancers, control) = start_beside(
+        &setup.balancer,
         setup.fleet.as_ref().zip(fleet),
         setup.agent.as_ref(),
-        sidecar.as_ref().map(Sidecar::board),
-        balancers.tells_of_all().then_some(everybody),
+        sidecar.as_ref(),
         &gateway,
+        &loaded,
     )?;
-    if let Some(sidecar) = &sidecar {
-        let tally = sidecar.teller();
-        gateway.count_for(Box::new(move || sidecar_counts(&tally())));
-    }
     if let Some(rls) = &rls {
         gateway.count_for(Box::new(rls.teller()));
     }
-    gateway.count_for(Box::new(balancers.teller()));
 
     announce(&gateway, sidecar.as_ref(), rls.as_ref(), &balancers);
 
@@ -113,6 +115,29 @@ async fn serve(mut setup: Setup) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Starts what tells balancers and the fleet of the node of `gateway`, and has it show among its metrics what is beside it.
+pub(crate) fn start_beside(
+    balancer: &BalancerPlan,
+    fleet: Option<(&FleetPlan, Fleet)>,
+    agent: Option<&AgentSetup>,
+    sidecar: Option<&Sidecar>,
+    gateway: &Gateway,
+    loaded: &Loaded,
+) -> anyhow::Result<(Balancers, Option<Control>)> {
+    let everybody = Everybody::default();
+    let balancers = balancer::start(balancer, gateway.board(), &everybody)?;
+    let everybody = balancers.tells_of_all().then_some(everybody);
+    let posted = sidecar.map(Sidecar::board);
+    let control = control::start(fleet, agent, posted, everybody, gateway)?;
+    if let Some(sidecar) = sidecar {
+        let tally = sidecar.teller();
+        gateway.count_for(Box::new(move || sidecar_counts(&tally())));
+    }
+    gateway.count_for(Box::new(balancers.teller()));
+    gateway.measure_for(Box::new(loaded.measures()));
+    Ok((balancers, control))
+}
+
 /// Says where everything listens. Nobody reading is no reason not to serve.
 fn announce(
     gateway: &Gateway,
@@ -120,28 +145,41 @@ fn announce(
     rls: Option<&rls::Service>,
     balancers: &Balancers,
 ) {
-    let admin = gateway
-        .admin_address()
-        .map_or_else(|| "off".to_owned(), |address| format!("on {address}"));
     let mut stdout = std::io::stdout();
     let _ = writeln!(
         stdout,
-        "tidegate: listening on {}, admin {admin}",
-        gateway.address()
+        "tidegate: listening on {}, admin {}",
+        gateway.address(),
+        admin_place(gateway)
     );
-    if let Some(sidecar) = sidecar {
-        let _ = writeln!(stdout, "tidegate: sidecar on {}", sidecar.listen());
-    }
+    announce_beside(&mut stdout, sidecar, balancers);
     for (dependency, listen) in gateway.egresses() {
         let _ = writeln!(stdout, "tidegate: dependency {dependency} on {listen}");
     }
     if let Some(rls) = rls {
         let _ = writeln!(stdout, "tidegate: rate limit service on {}", rls.address());
     }
-    if let Some(agent) = &balancers.agent_check {
-        let _ = writeln!(stdout, "tidegate: agent check on {}", agent.address());
-    }
     let _ = stdout.flush();
+}
+
+/// Where operators connect, in words.
+pub(crate) fn admin_place(gateway: &Gateway) -> String {
+    let admin = gateway.admin_address();
+    admin.map_or_else(|| "off".to_owned(), |address| format!("on {address}"))
+}
+
+/// Says where what is beside the data path listens.
+pub(crate) fn announce_beside(
+    to: &mut impl Write,
+    sidecar: Option<&Sidecar>,
+    balancers: &Balancers,
+) {
+    if let Some(sidecar) = sidecar {
+        let _ = writeln!(to, "tidegate: sidecar on {}", sidecar.listen());
+    }
+    if let Some(agent) = &balancers.agent_check {
+        let _ = writeln!(to, "tidegate: agent check on {}", agent.address());
+    }
 }
 
 /// Starts what keeps the sessions, if there are any, and gives the gateway the fleet's keys.
@@ -186,7 +224,7 @@ pub(crate) struct Nodes {
 }
 
 /// Where the nodes of the fleet are known, if this process is one of them or tells of them.
-fn start_fleet(setup: &Setup) -> anyhow::Result<Option<Nodes>> {
+pub(crate) fn start_fleet(setup: &Setup) -> anyhow::Result<Option<Nodes>> {
     if setup.fleet.is_none() {
         return Ok(None);
     }
@@ -206,7 +244,11 @@ pub(crate) fn start_nodes(setup: &Setup) -> anyhow::Result<Option<Nodes>> {
     let Some(servers) = setup.store.servers(Use::Bus) else {
         return Ok(None);
     };
-    let plan = secrets::with_passwords(servers)?;
+    let mut plan = secrets::with_passwords(servers)?;
+    // No request waits for the bus, and a node that has too much to do is late by more than requests wait for the store.
+    // Taken for silent it would be taken for healthy.
+    plan.connect_timeout = plan.connect_timeout.max(control::STORE_TIMEOUT);
+    plan.operation_timeout = plan.operation_timeout.max(control::STORE_TIMEOUT);
     let background = Background::start().context("the fleet cannot be asked")?;
     Ok(Some(Nodes {
         fleet: Fleet::Redis(Redis::start(&plan, Use::Bus, &background)),
@@ -279,18 +321,23 @@ fn sidecar_counts(tally: &Tally) -> Vec<Counted> {
     ]
 }
 
-/// The signals that end the process.
-struct Signals {
+/// The signals that end the process, and the one that has it look at its configuration again.
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
+    loaded: Loaded,
     /// Sent beside the error when a file is as long as the process may write it (`ulimit -f`,
     /// `LimitFSIZE`). Unless somebody listens it ends the process, which a decision log is not worth.
     _file_too_long: Signal,
 }
 
 impl Signals {
-    fn listen() -> anyhow::Result<Self> {
+    /// Listens for them, for what was `loaded`.
+    pub(crate) fn listen(loaded: Loaded) -> anyhow::Result<Self> {
         Ok(Self {
+            hangup: signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?,
+            loaded,
             terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
             interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
             _file_too_long: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
@@ -298,10 +345,14 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+    /// Waits for one that ends the process, and says which.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.hangup.recv() => self.loaded.look_again(),
+            }
         }
     }
 }

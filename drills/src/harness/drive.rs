@@ -68,6 +68,30 @@ impl Drive {
         }
     }
 
+    /// Asks for `path` exactly `times` times, one after the other on one connection, and says how often it was answered 2xx.
+    /// An answer of another status, or none, is an error.
+    pub(crate) fn times(target: SocketAddr, path: &str, times: u64) -> anyhow::Result<u64> {
+        let runtime = super::runtime()?;
+        runtime.block_on(async {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+            let mut stream = TcpStream::connect(target).await?;
+            stream.set_nodelay(true)?;
+            let mut buffer = Vec::with_capacity(ANSWER_BYTES_MAX);
+            for _ in 0..times {
+                stream.write_all(request.as_bytes()).await?;
+                let answer = answer(&mut stream, &mut buffer);
+                match timeout(ANSWER_TIME_MAX, answer)
+                    .await
+                    .context("no answer")??
+                {
+                    200..=299 => {}
+                    other => bail!("an answer with status {other}"),
+                }
+            }
+            Ok(times)
+        })
+    }
+
     async fn ask_on_all(self) -> anyhow::Result<Driven> {
         let mut streams = Vec::new();
         for _ in 0..self.connections {

@@ -71,12 +71,21 @@ impl GatewaySetup {
 impl Gateway {
     /// Starts one and waits until it is ready.
     pub(crate) fn start(setup: &GatewaySetup) -> anyhow::Result<Self> {
+        Self::start_in(setup, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn start_in(
+        setup: &GatewaySetup,
+        environment: &[(&str, String)],
+    ) -> anyhow::Result<Self> {
         let dir = TempDir::new()?;
         let file = dir.path().join("tidegate.toml");
         fs::write(&file, setup.file())?;
         let log = dir.path().join("log");
         let mut command = Command::new(binary()?);
         command.args(["run", "--config"]).arg(&file);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stderr(File::create(&log)?);
 
         let child = Child::start(command, "tidegate: listening on ", READY_TIMEOUT)
@@ -110,6 +119,21 @@ impl Gateway {
     pub(crate) fn kill(self) -> anyhow::Result<()> {
         self.child.kill()?;
         Ok(())
+    }
+
+    /// Stops it where it is: its connections stay, and nothing answers.
+    pub(crate) fn pause(&self) -> anyhow::Result<()> {
+        Ok(self.child.pause()?)
+    }
+
+    /// Lets it go on after a pause.
+    pub(crate) fn resume(&self) -> anyhow::Result<()> {
+        Ok(self.child.resume()?)
+    }
+
+    /// Where it tells of itself.
+    pub(crate) const fn admin(&self) -> SocketAddr {
+        self.admin
     }
 
     /// Its process id.
@@ -155,6 +179,11 @@ impl Gateway {
     /// What its admin listener answers for `path`.
     pub(crate) fn told(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         ask(self.admin, path)
+    }
+
+    /// The configuration that it was started with.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.path().join("tidegate.toml")
     }
 
     /// What it has logged so far.

@@ -20,13 +20,17 @@ mod peer;
 pub(crate) mod php;
 mod place;
 mod play;
+mod postgres;
+mod probe;
 pub(crate) mod session_server;
 mod shop;
 pub(crate) mod site;
 mod store;
+mod tomcat;
 mod verdict;
 mod visitor;
 mod wait;
+mod watched;
 
 pub(crate) use args::Args;
 pub(crate) use ask::ask;
@@ -44,12 +48,16 @@ pub(crate) use node::Node;
 pub(crate) use peer::{Peer, PeerSetup, loopback, program};
 pub(crate) use place::{Cores, TempDir, free_port};
 pub(crate) use play::{Invalid, capacity, finish, play, play_watched, series, until_valid};
+pub(crate) use postgres::{DRIVER, Postgres};
+pub(crate) use probe::probe;
 pub(crate) use shop::{ShopProcess, ShopSetup};
 pub(crate) use site::{Blobs, Keeps, Known, Site};
 pub(crate) use store::Store;
+pub(crate) use tomcat::{HEALTH_PAGE, SLOW_PAGE, Tomcat, TomcatSetup, Viewer};
 pub(crate) use verdict::{Figure, Verdict, say};
 pub(crate) use visitor::{Loss, Step, Visitor};
 pub(crate) use wait::{runtime, wait_for};
+pub(crate) use watched::{Outlook, Seen, Watched};
 
 use std::time::Duration;
 

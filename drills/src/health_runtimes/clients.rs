@@ -15,7 +15,7 @@ use super::servers::At;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Connections whose requests are under way.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     ends: Vec<Stream>,
     readers: Vec<JoinHandle<()>>,
 }
@@ -27,7 +27,7 @@ enum Stream {
 
 impl Clients {
     /// `count` of them ask for `path`.
-    pub(super) fn http(address: SocketAddr, path: &str, count: usize) -> anyhow::Result<Self> {
+    pub(crate) fn http(address: SocketAddr, path: &str, count: usize) -> anyhow::Result<Self> {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         Self::send(&At::Tcp(address), request.as_bytes(), count)
@@ -67,7 +67,7 @@ impl Clients {
     }
 
     /// They leave.
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         for end in &self.ends {
             let _ = match end {
                 Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),

@@ -3,21 +3,18 @@
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
 use super::path_in;
 use crate::harness::{Peer, TempDir, free_port, loopback, program};
 
-const TOMCAT: &str = "/usr/share/tomcat10";
-const MANAGER: &str = "/usr/share/tomcat10-admin/manager";
 /// Names that Debian has given PHP-FPM.
 const PHP_FPM: [&str; 4] = ["php-fpm8.2", "php-fpm8.4", "php-fpm8.3", "php-fpm"];
 /// Known to everybody, on a machine of one's own.
 const SECRET: &str = "health-runtimes";
 
-const SLOW_JSP: &str = "<%@page session=\"false\"%><% Thread.sleep(Long.parseLong(request.getParameter(\"ms\"))); %>done\n";
 const SLOW_PHP: &str = "<?php usleep(1000 * (int) $_GET['ms']); echo 'done';\n";
 const SLOW_RUBY: &str = "run ->(env) { sleep(env['QUERY_STRING'].delete('^0-9').to_i / 1000.0); [200, {}, ['done']] }\n";
 const SLOW_PYTHON: &str = "import time
@@ -28,7 +25,7 @@ def app(environ, start):
 ";
 
 /// A running server. Dropping it stops it.
-pub(super) struct Server {
+pub(crate) struct Server {
     peer: Peer,
     dir: PathBuf,
 }
@@ -58,12 +55,12 @@ impl fmt::Display for At {
 
 impl Server {
     /// Where its clients connect; of PHP-FPM, where it tells its status.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.peer.address()
     }
 
     /// A file of it, as a flag has it.
-    pub(super) fn file(&self, name: &str) -> String {
+    pub(crate) fn file(&self, name: &str) -> String {
         path_in(&self.dir, name)
     }
 
@@ -82,49 +79,6 @@ impl Server {
             peer: Peer::start(&whole, address, dir, None)?,
             dir: at,
         })
-    }
-
-    /// Tomcat with so many threads, and another connector for its manager.
-    pub(super) fn tomcat(threads: u32) -> anyhow::Result<(Self, SocketAddr)> {
-        anyhow::ensure!(
-            Path::new(MANAGER).is_dir() && Path::new(TOMCAT).join("skel/conf").is_dir(),
-            "Tomcat is not installed: it is in Debian's packages tomcat10-user and tomcat10-admin"
-        );
-        let dir = TempDir::new()?;
-        let (address, manager) = (loopback(free_port()?), loopback(free_port()?));
-        for folder in ["conf", "logs", "temp", "webapps/ROOT", "work"] {
-            fs::create_dir_all(dir.path().join(folder))?;
-        }
-        for entry in fs::read_dir(Path::new(TOMCAT).join("skel/conf"))? {
-            let path = entry?.path();
-            let name = path.file_name().context("a file has a name")?;
-            fs::copy(&path, dir.path().join("conf").join(name))?;
-        }
-        let connector = |at: SocketAddr, threads| {
-            format!(
-                "<Connector port=\"{}\" address=\"127.0.0.1\" maxThreads=\"{threads}\"/>",
-                at.port()
-            )
-        };
-        let (first, second) = (connector(address, threads), connector(manager, 2));
-        fs::write(
-            dir.path().join("conf/server.xml"),
-            server_xml(&first, &second),
-        )?;
-        let users = format!(
-            "<tomcat-users><user username=\"probe\" password=\"{SECRET}\" roles=\"manager-status,manager-jmx\"/></tomcat-users>"
-        );
-        fs::write(dir.path().join("conf/tomcat-users.xml"), users)?;
-        fs::write(dir.path().join("webapps/ROOT/slow.jsp"), SLOW_JSP)?;
-        fs::write(dir.path().join("webapps/ROOT/health.html"), "well\n")?;
-        fs::write(dir.path().join("password"), SECRET)?;
-        let (home, base) = (
-            format!("CATALINA_HOME={TOMCAT}"),
-            format!("CATALINA_BASE={}", dir.path().display()),
-        );
-        let script = format!("{TOMCAT}/bin/catalina.sh");
-        let command = ["env", &home, &base, "JAVA_OPTS=-Xmx128m", &script, "run"];
-        Ok((Self::start(&command, address, dir)?, manager))
     }
 
     /// PHP-FPM with so many children, and room for so many connections; where it listens, and where it tells its status.
@@ -211,23 +165,4 @@ impl Server {
         ];
         Ok((Self::start(&command, address, dir)?, statsd))
     }
-}
-
-fn server_xml(first: &str, second: &str) -> String {
-    format!(
-        r#"<Server port="-1">
-  <GlobalNamingResources><Resource name="users" type="org.apache.catalina.UserDatabase"
-    factory="org.apache.catalina.users.MemoryUserDatabaseFactory" pathname="conf/tomcat-users.xml"/>
-  </GlobalNamingResources>
-  <Service name="Catalina">{first}{second}
-    <Engine name="Catalina" defaultHost="localhost">
-      <Realm className="org.apache.catalina.realm.UserDatabaseRealm" resourceName="users"/>
-      <Host name="localhost" appBase="webapps" autoDeploy="false">
-        <Context path="" docBase="ROOT"/>
-        <Context path="/manager" docBase="{MANAGER}" privileged="true"/>
-      </Host>
-    </Engine>
-  </Service>
-</Server>"#
-    )
 }

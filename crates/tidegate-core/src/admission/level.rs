@@ -15,17 +15,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::demand::{Demand, FADED_STEPS, STEPS, faded, step};
 use crate::facts::{COHORTS, Class, Facts};
 use crate::time::{Mono, nanos};
 
 /// How often the level is worked out anew.
 const STEP: Duration = Duration::from_millis(100);
 
-/// With each step a count loses one in so many.
-const FADE: u64 = 30;
-
-/// What a steady count comes to, in seconds of what is counted: `STEP` times `FADE`.
-const SPAN: f64 = 3.0;
+/// What a steady count comes to, in seconds of what is counted.
+const SPAN: f64 = (FADED_STEPS * STEP.as_millis() as u64) as f64 / 1e3;
 
 /// After as many steps without an event nothing is left of any count.
 const FADED: u128 = 1000;
@@ -70,8 +68,6 @@ const IDLE_STEPS: u8 = 3;
 /// With each further one as many cohorts more are let in.
 const IDLE_RAISE: u16 = 16;
 
-const STEPS: usize = Class::COUNT * COHORTS as usize;
-
 /// Who is let in: the classes above one, and so many cohorts of that one. The critical class always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u16);
@@ -91,6 +87,11 @@ impl Level {
     /// How many classes are let in, the one that is cut as the part of it that is.
     pub fn classes(self) -> f64 {
         f64::from(self.0) / f64::from(COHORTS)
+    }
+
+    /// Everybody above `step` of [`STEPS`], and the critical class in any case.
+    pub(super) fn below(step: usize) -> Self {
+        Self(step.min(STEPS) as u16).max(Self::CRITICAL)
     }
 
     fn raised(self, cohorts: u16) -> Self {
@@ -119,7 +120,7 @@ impl fmt::Display for Level {
 pub(super) struct Leveller {
     level: Level,
     /// Work asked for lately, by class and cohort.
-    offered: Box<[u64; STEPS]>,
+    offered: Demand,
     /// Work finished lately: in time, and all of it.
     in_time: u64,
     finished: u64,
@@ -161,7 +162,7 @@ impl Leveller {
     pub(super) fn new() -> Self {
         Self {
             level: Level::EVERYBODY,
-            offered: Box::new([0; STEPS]),
+            offered: Demand::new(),
             in_time: 0,
             finished: 0,
             took: 0,
@@ -184,8 +185,7 @@ impl Leveller {
     /// A request asks to be served. Another try asks for nothing new.
     pub(super) fn asked(&mut self, facts: &Facts, work: Work) {
         if !facts.retry {
-            let offered = &mut self.offered[step(facts.class, facts.cohort)];
-            *offered = offered.saturating_add(work.0);
+            self.offered.add(facts.class, facts.cohort, work.0);
         }
     }
 
@@ -269,22 +269,12 @@ impl Leveller {
 
     /// The level at which no more than `work` is asked for.
     fn filled(&self, work: u64) -> Level {
-        let mut left = work;
-        for (step, &offered) in self.offered.iter().enumerate() {
-            match left.checked_sub(offered) {
-                Some(rest) => left = rest,
-                None => return Level(step as u16).max(Level::CRITICAL),
-            }
-        }
-        Level::EVERYBODY
+        let step = self.offered.filled(work);
+        step.map_or(Level::EVERYBODY, Level::below)
     }
 
     fn fade(&mut self) {
-        // Rounded so that it comes to nothing.
-        let faded = |count: u64| count - count.div_ceil(FADE);
-        for offered in &mut *self.offered {
-            *offered = faded(*offered);
-        }
+        self.offered.fade();
         self.in_time = faded(self.in_time);
         self.finished = faded(self.finished);
         self.took = faded(self.took);
@@ -303,16 +293,6 @@ impl Work {
         let work = Self::MEAN.0 as f64 * own.as_secs_f64() / mean.as_secs_f64();
         Self((work as u64).clamp(1, Self::MEAN.0 << 10))
     }
-}
-
-/// Position from the top, by class and then by cohort.
-const fn step(class: Class, cohort: u8) -> usize {
-    let cohort = if cohort < COHORTS {
-        cohort
-    } else {
-        COHORTS - 1
-    };
-    class.index() * COHORTS as usize + cohort as usize
 }
 
 #[cfg(test)]
@@ -423,7 +403,7 @@ mod tests {
             },
         );
 
-        assert!(leveller.offered.iter().all(|&offered| offered == 0));
+        assert_eq!(leveller.offered.total(), 0);
         assert_eq!(leveller.level(), Level::EVERYBODY);
     }
 
@@ -437,7 +417,7 @@ mod tests {
 
         leveller.asked(&retry, Work::MEAN);
 
-        assert!(leveller.offered.iter().all(|&offered| offered == 0));
+        assert_eq!(leveller.offered.total(), 0);
     }
 
     proptest! {
@@ -447,7 +427,7 @@ mod tests {
             work in any::<u32>(),
         ) {
             let mut leveller = Leveller::new();
-            leveller.offered.copy_from_slice(&offered);
+            leveller.offered = Demand::of(&offered);
 
             let level = leveller.filled(work.into());
 

@@ -10,8 +10,10 @@
 //! limit; nobody waits longer than the longest wait or past the point where the deadline could
 //! still be met.
 
+mod demand;
 mod escape;
 mod level;
+mod slowdown;
 mod surplus;
 mod throughput;
 mod ticket;
@@ -34,6 +36,7 @@ use crate::time::Mono;
 use escape::Escape;
 pub use level::Level;
 use level::Leveller;
+pub use slowdown::Slowdown;
 use surplus::Surplus;
 use throughput::Throughput;
 pub use ticket::Ticket;
@@ -59,6 +62,8 @@ pub struct Admission {
     escape: Option<Escape>,
     leveller: Option<Leveller>,
     surplus: Surplus,
+    /// No more than so many may be inside, until then.
+    cap: Option<(u32, Mono)>,
     latest: Mono,
 }
 
@@ -78,6 +83,7 @@ impl Admission {
             escape: config.escape.then(Escape::new),
             leveller: config.level.then(Leveller::new),
             surplus: Surplus::default(),
+            cap: None,
             latest: Mono::default(),
             config,
         }
@@ -254,6 +260,14 @@ impl Admission {
             leaf.take(now, share);
             self.settle(now, out);
         }
+    }
+
+    /// No more than `most` may be inside until `until`, whatever the limit is; at least one. Those who wait may start
+    /// when that is more than before.
+    pub fn cap(&mut self, now: Mono, most: u32, until: Mono, out: &mut Vec<Action>) {
+        let now = self.advance(now);
+        self.cap = Some((most.max(1), until));
+        self.settle(now, out);
     }
 
     /// What to tell the hub of a limit that several gateways have in common; `None` where it is our

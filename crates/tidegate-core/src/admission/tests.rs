@@ -523,3 +523,25 @@ fn work_that_nobody_waits_for_is_known_not_to_be_in_time_before_it_ends() {
     admission.done(at(1060), tickets[2], Ending::Worked, &mut out);
     assert_eq!(admission.snapshot().in_time, Some(1.0 / 3.0));
 }
+
+#[test]
+fn a_cap_holds_until_its_time_and_then_those_who_wait_start() {
+    let (mut admission, tickets) = full(4, ms(50), config());
+    let mut out = Vec::new();
+    admission.cap(at(1_000), 1, at(1_060), &mut out);
+    let (waits, _) = queued(admission.arrive(at(1_000), &facts(Class::Anonymous), &mut out));
+
+    for ticket in &tickets[..3] {
+        admission.done(at(1_010), *ticket, Ending::Worked, &mut out);
+    }
+    assert_eq!(admission.limit(), 1);
+    assert!(
+        started(&out).is_empty(),
+        "one is inside, and no more may be"
+    );
+
+    admission.poll(at(1_060), &mut out);
+
+    assert_eq!(admission.limit(), 4);
+    assert_eq!(started(&out), [waits]);
+}

@@ -61,11 +61,13 @@ pub enum Reason {
     RetryFirst,
     /// As an escape began it waited without a chance to be done before its deadline.
     Flush,
+    /// The whole fleet lets in less than usual; see [`Slowdown`](super::Slowdown).
+    Fleet,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::ExpiredOnArrival,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -79,6 +81,7 @@ impl Reason {
         Self::Escape,
         Self::RetryFirst,
         Self::Flush,
+        Self::Fleet,
     ];
 
     /// The name used in metrics and headers.
@@ -97,6 +100,7 @@ impl Reason {
             Self::Escape => "escape",
             Self::RetryFirst => "retry_first",
             Self::Flush => "flush",
+            Self::Fleet => "fleet",
         }
     }
 }

@@ -18,7 +18,8 @@ impl Admission {
     pub(super) fn slots(&self) -> u32 {
         let limit = self.limit.limit();
         let cap = self.escape.as_ref().map_or(limit, Escape::cap);
-        limit.min(cap)
+        let told = self.cap.filter(|(_, until)| self.latest < *until);
+        limit.min(cap).min(told.map_or(limit, |(most, _)| most))
     }
 
     pub(super) fn is_escaping(&self) -> bool {

@@ -10,6 +10,7 @@ use super::decision::Decision;
 use super::guard::{self, Case, Hold, Ruling};
 use super::headroom::{Headroom, Readings};
 use super::node::{Context, Input, Memory};
+use super::scale::Scales;
 use super::settings::Settings;
 use super::spare::{Share, Spare};
 use super::state::{State, Transition};
@@ -175,6 +176,41 @@ impl Fleet {
         }
     }
 
+    /// What another fleet knew of `node`, which was heard of last at `heard`: it goes on as it was there, and what it reads
+    /// is still to be reported. To be said before the first tick; later, or of a node that is known, it is passed over.
+    pub fn resume(&mut self, heard: Mono, node: NodeId, memory: Memory) {
+        let Err(at) = self.entries.binary_search_by_key(&node, |it| it.id) else {
+            return;
+        };
+        if self.entries.len() == NODES_MAX {
+            return;
+        }
+        let readings = Readings::none(&Scales::default());
+        let entry = Entry {
+            id: node,
+            report: Report {
+                readings,
+                load: None,
+                keeps_sessions: false,
+            },
+            heard,
+            memory,
+            trail: Trail::default(),
+            tick: Tick {
+                is_news: false,
+                headroom: readings.headroom(heard),
+                before: memory,
+                turn: None,
+            },
+        };
+        self.entries.insert(at, entry);
+    }
+
+    /// What many nodes suffered from together in another fleet goes on as it was there.
+    pub const fn resume_shared(&mut self, shared: Option<Shared>) {
+        self.shared = shared;
+    }
+
     /// `node` has left, and is not one of the fleet any more.
     pub fn forget(&mut self, node: NodeId) {
         self.entries.retain(|entry| entry.id != node);
@@ -246,10 +282,12 @@ impl Fleet {
         let mut offered = 0.0;
         for entry in &self.entries {
             let input = entry.input();
-            self.cases.push(entry.memory.case(now, &input, self.median));
+            let case = entry.memory.case(&self.settings, now, &input, self.median);
+            self.cases.push(case);
             offered += entry.memory.offered(now, &input, self.median);
         }
         guard::rule(
+            self.settings.out_percent_max,
             &self.cases,
             offered,
             self.shared.is_some(),

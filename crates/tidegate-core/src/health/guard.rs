@@ -4,7 +4,7 @@ use super::state::State;
 use super::weight::WEIGHT_MIN;
 
 /// Of so many nodes in a hundred may be out, but of every fleet of two or more at least one.
-const OUT_PERCENT_MAX: usize = 30;
+pub(super) const OUT_PERCENT_MAX: u8 = 30;
 /// What must remain, in what is offered.
 const REMAINING_MIN: f64 = 1.1;
 
@@ -111,13 +111,14 @@ impl Ruling {
     }
 }
 
-/// Rules on `cases`, in their order, into `rulings`; `order` is room to sort in. `offered` is what comes to all of them, and
-/// `dependency` whether many became worse in the same way.
+/// Rules on `cases`, in their order, into `rulings`; `order` is room to sort in. `offered` is what comes to all of them,
+/// `dependency` whether many became worse in the same way, and of so many nodes in a hundred may be out.
 ///
 /// Nodes that are out stay out before others go, so that two of the same mind do not take turns. Each ruling is checked
 /// against what remains when it and all before it are carried out, and that goes for the least weight as well, which takes
 /// away nearly as much as being out.
 pub fn rule(
+    out_percent_max: u8,
     cases: &[Case],
     offered: f64,
     dependency: bool,
@@ -145,7 +146,7 @@ pub fn rule(
             .then(a.cmp(&b))
     });
 
-    let out_max = (cases.len() * OUT_PERCENT_MAX / 100).max(1);
+    let out_max = (cases.len() * usize::from(out_percent_max) / 100).max(1);
     let mut remaining: f64 = cases.iter().map(|case| case.capacity).sum();
     let mut out = 0;
     for &at in &*order {
@@ -206,7 +207,14 @@ mod tests {
 
     fn rule(cases: &[Case], offered: f64) -> Vec<Ruling> {
         let mut rulings = Vec::new();
-        super::rule(cases, offered, false, &mut Vec::new(), &mut rulings);
+        super::rule(
+            OUT_PERCENT_MAX,
+            cases,
+            offered,
+            false,
+            &mut Vec::new(),
+            &mut rulings,
+        );
         rulings
     }
 
@@ -307,7 +315,14 @@ mod tests {
         };
         let mut rulings = Vec::new();
 
-        super::rule(&cases, 100.0, true, &mut Vec::new(), &mut rulings);
+        super::rule(
+            OUT_PERCENT_MAX,
+            &cases,
+            100.0,
+            true,
+            &mut Vec::new(),
+            &mut rulings,
+        );
 
         assert_eq!(rulings[0], Ruling::Share(Hold::Dependency));
         assert_eq!(rulings[1], Ruling::Out);

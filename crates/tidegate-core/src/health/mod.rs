@@ -6,8 +6,11 @@
 //! left. The [`Fleet`] decides on all nodes once a second: its guard ([`guard::rule`]) asks of each change what the fleet
 //! would be after it. What a node is told ([`Verdict`]) holds for three seconds, and silence means healthy.
 //!
+//! What follows the fleet's headroom (limits, budgets, admission) does so at a [`Pace`].
+//!
 //! Every [`Decision`] has in it what it came from and can be taken again ([`replay`]).
 
+mod called;
 mod capacity;
 mod correlation;
 mod decision;
@@ -15,6 +18,7 @@ mod fleet;
 pub mod guard;
 mod headroom;
 mod node;
+mod pace;
 mod scale;
 mod settings;
 mod signal;
@@ -24,6 +28,7 @@ mod state;
 mod verdict;
 mod weight;
 
+pub use called::{Called, left_of};
 pub use capacity::{CAPACITY_AGE_MAX, Estimate, Load, utilisation};
 pub use correlation::Shared;
 pub use decision::{Decision, replay};
@@ -31,14 +36,12 @@ pub use fleet::{FORGOTTEN_AFTER, Fleet, FleetFull, Freeze, NODES_MAX, NodeId, Pu
 pub use guard::{Hold, Ruling};
 pub use headroom::{Binding, Headroom, Readings};
 pub use node::{Context, Input, Memory, Outcome};
+pub use pace::{Pace, room};
 pub use scale::{Reach, Scale, ScaleError, Scales, USED_STRESSED_MAX};
 pub use settings::Settings;
 pub use signal::{Dimension, SIGNAL_AGE_MAX, Signal, Validity};
 pub use smoothing::{Smoothing, SmoothingError};
 pub use spare::{Share, Spare, TARGET_USED};
-pub use state::{
-    Bands, BandsError, DWELL_MIN, Evidence, RECOVER_TICKS, Reason, SATURATED_TICKS, State,
-    Transition,
-};
+pub use state::{Bands, BandsError, Evidence, Reason, State, Transition, Turns};
 pub use verdict::{Local, VERDICT_LEASE, Verdict, prevailing};
 pub use weight::{Pull, STRESSED_FACTOR, WEIGHT_MAX, WEIGHT_MIN};

@@ -5,7 +5,7 @@ use super::guard::{Case, Hold, Ruling};
 use super::headroom::Headroom;
 use super::settings::Settings;
 use super::signal::Dimension;
-use super::state::{DWELL_MIN, Evidence, Reason, State, Transition};
+use super::state::{Evidence, Reason, State, Transition};
 use super::weight::{Pull, STRESSED_FACTOR, WEIGHT_MAX, WEIGHT_MIN, is_change};
 use crate::time::Mono;
 
@@ -118,12 +118,17 @@ impl Memory {
         if !input.is_news && input.headroom.binding().is_some() {
             return None;
         }
-        self.evidence
-            .observe(&settings.bands, smoothing, now, &input.headroom)
+        self.evidence.observe(settings, now, &input.headroom)
     }
 
     /// The node as the guard sees it.
-    pub(super) fn case(&self, now: Mono, input: &Input, median: Option<f64>) -> Case {
+    pub(super) fn case(
+        &self,
+        settings: &Settings,
+        now: Mono,
+        input: &Input,
+        median: Option<f64>,
+    ) -> Case {
         // Without any load told, every node counts as one.
         let capacity = self.capacity(median).unwrap_or(1.0);
         Case {
@@ -132,7 +137,7 @@ impl Memory {
             capacity: if self.is_heard() { capacity } else { 0.0 },
             out: self.is_out(),
             keeps_sessions: input.keeps_sessions,
-            rests: (self.put_back).is_some_and(|since| now.since(since) < DWELL_MIN),
+            rests: (self.put_back).is_some_and(|since| now.since(since) < settings.turns.dwell),
         }
     }
 

@@ -7,6 +7,9 @@ use crate::time::Mono;
 /// How long a reading counts: three ticks of a second. An older one is [`Validity::Stale`].
 pub const SIGNAL_AGE_MAX: Duration = Duration::from_secs(3);
 
+/// Whole numbers above this (2⁵³) run together in a float, and nothing that a node has comes in such numbers.
+const FIGURE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// Whether a reading says something.
 ///
 /// Unknown is never 0, and never full either: a reading that is not [`Validity::Ok`] says nothing.
@@ -126,6 +129,27 @@ impl Dimension {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
+
+    /// How many times its limit a reading may be and still be one.
+    ///
+    /// Shares cannot be more than all, but for the jitter of two clocks, and workers are not busy in many times their number: such
+    /// a reading is broken, or held against a limit that is another thing's. Waits and queues may be far over what they
+    /// should be.
+    pub const fn times_limit_max(self) -> f64 {
+        match self {
+            Self::PsiCpu
+            | Self::PsiMemory
+            | Self::PsiIo
+            | Self::Steal
+            | Self::Downstream
+            | Self::OldGen => 2.0,
+            Self::Threads => 16.0,
+            // A burst of many cores, of the small part of one that a quota leaves.
+            Self::Cpu => 10_000.0,
+            Self::Queue | Self::Pool | Self::Inflight | Self::Gc | Self::Load => 1e6,
+            Self::Latency => 1e9,
+        }
+    }
 }
 
 /// One reading: so much of so much.
@@ -147,10 +171,13 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// A reading of `value` of `limit` at `at`. What is no number, is below zero, or has no limit is an error: −1 and
-    /// NaN are how runtimes say that they do not know.
+    /// A reading of `value` of `limit` at `at`. What is no number, is below zero, has no limit, or is further over it
+    /// than [`Dimension::times_limit_max`] is an error: −1 and NaN are how runtimes say that they do not know.
     pub fn read(dimension: Dimension, value: f64, limit: f64, at: Mono) -> Self {
-        let makes_sense = value.is_finite() && value >= 0.0 && limit.is_finite() && limit > 0.0;
+        // No comparison holds for NaN.
+        let is_limit = limit > 0.0 && limit <= FIGURE_MAX;
+        let is_figure = (0.0..=FIGURE_MAX).contains(&value);
+        let makes_sense = is_limit && is_figure && value / limit <= dimension.times_limit_max();
         Self {
             dimension,
             value,
@@ -220,6 +247,34 @@ mod tests {
             ..Signal::unknown(Dimension::Gc, Validity::Error, at)
         };
         assert_eq!(claimed.ratio(at), None, "said to be fine, but of nothing");
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_believed_and_what_is_far_over_its_limit_can() {
+        let at = Mono::from_millis(5_000);
+        let is_believed = |dimension, value, limit| {
+            Signal::read(dimension, value, limit, at).validity == Validity::Ok
+        };
+
+        for dimension in Dimension::ALL {
+            for odd in [
+                -0.5,
+                -1e20,
+                1e20,
+                f64::INFINITY,
+                f64::NEG_INFINITY,
+                f64::NAN,
+            ] {
+                assert!(!is_believed(dimension, odd, 200.0), "{dimension:?} {odd}");
+                assert!(!is_believed(dimension, 1.0, odd), "{dimension:?} of {odd}");
+            }
+            assert!(is_believed(dimension, 1.5, 1.0), "{dimension:?}");
+        }
+        assert!(!is_believed(Dimension::Threads, 3_300.0, 200.0));
+        assert!(!is_believed(Dimension::Steal, 2.1, 1.0));
+        // A minute for a connection that should take a millisecond is true, sadly.
+        assert!(is_believed(Dimension::Pool, 60_000.0, 1.0));
+        assert!(is_believed(Dimension::Latency, 3_600.0, 0.001));
     }
 
     #[test]

@@ -45,6 +45,16 @@ impl Smoothing {
         }
     }
 
+    /// The weight of the latest value when it is worse.
+    pub const fn worsening(&self) -> f64 {
+        self.worsening
+    }
+
+    /// The same when it is better.
+    pub const fn improving(&self) -> f64 {
+        self.improving
+    }
+
     /// What `before` becomes by `latest`; without anything before, `latest` itself.
     pub fn step(&self, before: Option<f64>, latest: f64) -> f64 {
         let Some(before) = before else {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::headroom::Headroom;
+use super::settings::Settings;
 use super::signal::Dimension;
-use super::smoothing::Smoothing;
 use crate::time::Mono;
 
 /// How a node is.
@@ -46,12 +46,27 @@ impl State {
     }
 }
 
-/// Ticks in a row with too little room after which a node is saturated.
-pub const SATURATED_TICKS: u8 = 2;
-/// Ticks in a row with room again after which it is healthy.
-pub const RECOVER_TICKS: u8 = 6;
-/// The least time in a state before a better one. On the way down nobody waits.
-pub const DWELL_MIN: Duration = Duration::from_secs(5);
+/// How long it takes until a state is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// Ticks in a row with too little room after which a node is saturated, 1 or more.
+    pub saturated_ticks: u8,
+    /// Ticks in a row with room again after which it is healthy, 1 or more.
+    pub recover_ticks: u8,
+    /// The least time in a state before a better one. On the way down nobody waits.
+    pub dwell: Duration,
+}
+
+impl Default for Turns {
+    /// 2 ticks, 6 ticks, 5 s.
+    fn default() -> Self {
+        Self {
+            saturated_ticks: 2,
+            recover_ticks: 6,
+            dwell: Duration::from_secs(5),
+        }
+    }
+}
 
 /// Where the states begin and end, in headroom from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,6 +121,16 @@ impl Bands {
         }
     }
 
+    /// Below which headroom a node is saturated.
+    pub const fn saturated_below(&self) -> f64 {
+        self.saturated_below
+    }
+
+    /// Below which headroom a node is stressed.
+    pub const fn stressed_below(&self) -> f64 {
+        self.stressed_below
+    }
+
     /// Above which headroom a node has recovered.
     pub const fn recover_above(&self) -> f64 {
         self.recover_above
@@ -149,9 +174,9 @@ pub struct Evidence {
     pub left: Option<f64>,
     /// The same over the dimensions that may saturate the node.
     pub left_hard: Option<f64>,
-    /// Ticks in a row with too little left, up to [`SATURATED_TICKS`].
+    /// Ticks in a row with too little left, up to [`Turns::saturated_ticks`].
     pub low_ticks: u8,
-    /// Ticks in a row with enough left, up to [`RECOVER_TICKS`].
+    /// Ticks in a row with enough left, up to [`Turns::recover_ticks`].
     pub good_ticks: u8,
 }
 
@@ -159,14 +184,19 @@ impl Evidence {
     /// Takes in what is left at `now`; called once a tick, with something new to tell.
     pub fn observe(
         &mut self,
-        bands: &Bands,
-        smoothing: &Smoothing,
+        settings: &Settings,
         now: Mono,
         headroom: &Headroom,
     ) -> Option<Transition> {
         let (Some(all), Some(hard)) = (headroom.binding(), headroom.binding_hard()) else {
             return self.silent(now);
         };
+        let Settings {
+            bands,
+            turns,
+            smoothing,
+            ..
+        } = settings;
         let left = smoothing.step(self.left, all.left);
         let left_hard = smoothing.step(self.left_hard, hard.left);
         self.left = Some(left);
@@ -174,20 +204,24 @@ impl Evidence {
         self.low_ticks = counted(
             self.low_ticks,
             left_hard < bands.saturated_below,
-            SATURATED_TICKS,
+            turns.saturated_ticks,
         );
-        self.good_ticks = counted(self.good_ticks, left > bands.recover_above, RECOVER_TICKS);
+        self.good_ticks = counted(
+            self.good_ticks,
+            left > bands.recover_above,
+            turns.recover_ticks,
+        );
 
-        let rested = now.since(self.since) >= DWELL_MIN;
+        let rested = now.since(self.since) >= turns.dwell;
         match self.state {
             State::Healthy | State::Unknown if left < bands.stressed_below => {
                 self.turn(now, State::Stressed, Reason::Low(all.dimension))
             }
             State::Unknown => self.turn(now, State::Healthy, Reason::Heard),
-            State::Stressed if self.low_ticks == SATURATED_TICKS => {
+            State::Stressed if self.low_ticks >= turns.saturated_ticks => {
                 self.turn(now, State::Saturated, Reason::Low(hard.dimension))
             }
-            State::Stressed if rested && self.good_ticks == RECOVER_TICKS => {
+            State::Stressed if rested && self.good_ticks >= turns.recover_ticks => {
                 self.turn(now, State::Healthy, Reason::Recovered)
             }
             // Only what can saturate a node may keep it there.
@@ -256,8 +290,7 @@ mod tests {
 
         fn hear(&mut self, now: Mono, signals: &[Signal]) -> Option<Transition> {
             let headroom = Readings::of(&Scales::default(), signals, now).headroom(now);
-            self.evidence
-                .observe(&Bands::default(), &Smoothing::default(), now, &headroom)
+            self.evidence.observe(&Settings::default(), now, &headroom)
         }
 
         /// The ticks after which the states changed, while `left` holds for `ticks`.

@@ -75,8 +75,7 @@ pub struct Local {
 impl Local {
     /// Takes in what is left at `now`, once a tick, whether or not the control plane is silent.
     pub fn observe(&mut self, settings: &Settings, now: Mono, headroom: &Headroom) -> Verdict {
-        self.evidence
-            .observe(&settings.bands, &settings.smoothing, now, headroom);
+        self.evidence.observe(settings, now, headroom);
         let (state, weight) = match self.evidence.state {
             State::Stressed | State::Saturated => {
                 let points = f64::from(WEIGHT_MAX) * STRESSED_FACTOR;

@@ -80,6 +80,28 @@ impl BucketSpec {
         })
     }
 
+    /// The same bucket, counted in `units` of a token: with `units` times as many credits, of which each of them takes as many
+    /// as a token did.
+    pub fn in_units(self, units: u64) -> Result<Self, SpecError> {
+        let a = u128::from(self.a) * u128::from(units);
+        let cap = self.cap as u128 * u128::from(units);
+        let most = u128::from(CREDITS_MAX);
+        if units == 0 || a > most || cap > most {
+            let burst_max = CREDITS_MAX / self.b / units.max(1);
+            return Err(SpecError::TooFine {
+                tokens: self.a,
+                period_us: self.b,
+                burst: self.burst(),
+                burst_max: if a > most { 0 } else { burst_max },
+            });
+        }
+        Ok(Self {
+            a: a as u64,
+            b: self.b,
+            cap: cap as i64,
+        })
+    }
+
     /// Credits that come each microsecond.
     pub const fn credits_per_us(&self) -> u64 {
         self.a
@@ -128,10 +150,8 @@ impl BucketSpec {
             return Ok(Passed { remaining });
         }
         // What was spent from has been refilled already.
-        let credits = u64::try_from(state.credits).unwrap_or(0);
-        Ok(Passed {
-            remaining: credits / self.b,
-        })
+        let remaining = self.whole(state.credits);
+        Ok(Passed { remaining })
     }
 
     /// What [`Self::take`] would make of `state`, or why it would not.
@@ -198,9 +218,19 @@ impl BucketSpec {
     }
 
     /// Whole tokens that are there; 0 when there is debt.
+    #[inline]
     pub fn remaining(&self, state: &BucketState, now: Tick) -> u64 {
-        let credits = self.refilled(state, now).credits;
-        u64::try_from(credits).unwrap_or(0) / self.b
+        self.whole(self.refilled(state, now).credits)
+    }
+
+    /// How many whole tokens that many credits are; none is in debt.
+    #[inline]
+    fn whole(&self, credits: i64) -> u64 {
+        // Most of those that are refused have none, and a division is what costs most here.
+        match u64::try_from(credits) {
+            Ok(credits) if credits >= self.b => credits / self.b,
+            _ => 0,
+        }
     }
 
     /// Tokens that are missing from a full bucket, the last one perhaps in part.

@@ -5,6 +5,8 @@
 //! cost; who keeps the state, on this node or in a store, is no business of this module. Neither is
 //! the adaptive limit on concurrency, which is [`crate::limit`].
 //!
+//! [`price`] is for a limit of which a part holds for a while.
+//!
 //! No decision uses floating point, and no count exceeds 2⁵³, so that a script whose numbers are doubles decides
 //! the same to the microsecond.
 
@@ -12,6 +14,7 @@ pub mod bucket;
 pub mod key;
 pub mod log;
 pub mod permits;
+pub mod price;
 pub mod set;
 pub mod share;
 pub mod spec;
@@ -19,6 +22,7 @@ pub mod state;
 pub mod window;
 
 pub use bucket::{BucketSpec, BucketState};
+pub use price::Price;
 pub use spec::{Algorithm, PERIOD_US_MAX, Rate, Spec, SpecError};
 pub use state::State;
 

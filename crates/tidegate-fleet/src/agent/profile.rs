@@ -56,7 +56,8 @@ const TOMCAT: &[Fill] = &[
     Fill {
         dimension: Dimension::Pool,
         from: "NumActive of MaxTotal and the mean wait for a connection, by JMX",
-        enable: "declare the pool as a Resource, or set registerMbeans with HikariCP, and give the user the role manager-jmx",
+        enable: "declare the pool as a Resource, or set registerMbeans with HikariCP, and give the user the role manager-jmx; \
+                 with initialSize Tomcat's usual pool hides its wait",
     },
     Fill {
         dimension: Dimension::Gc,

@@ -28,7 +28,8 @@ pub struct Blank {
 }
 
 impl Sight {
-    /// `value` of `limit`. A number that makes none is one that the source does not know.
+    /// `value` of `limit`. What cannot be is not believed, whoever says it: −1 and NaN are how sources say that they do not
+    /// know.
     pub(crate) fn of(
         dimension: Dimension,
         (value, limit): (f64, f64),
@@ -40,8 +41,7 @@ impl Sight {
         Self {
             signal,
             source: source.into(),
-            why: makes_none
-                .then(|| Cow::Owned(format!("it says {value} of {limit}: it does not know"))),
+            why: makes_none.then(|| Cow::Owned(disbelief(value, limit))),
         }
     }
 
@@ -70,6 +70,25 @@ impl Sight {
             Ok(figures) => Self::of(dimension, figures, source, at),
             Err(blank) => Self::blank(dimension, blank, source, at),
         }
+    }
+}
+
+/// Why `value` of `limit` says nothing.
+fn disbelief(value: f64, limit: f64) -> String {
+    let is_unknown = |figure: f64| figure.is_nan() || figure == -1.0;
+    // Plain digits of 1e20 would be read as a number that somebody has counted.
+    let figure = |figure: f64| {
+        if figure.abs() < 1e15 {
+            format!("{figure}")
+        } else {
+            format!("{figure:e}")
+        }
+    };
+    let said = format!("not believed: {} of {}", figure(value), figure(limit));
+    if is_unknown(value) || is_unknown(limit) {
+        said + ", which is how a source says that it does not know"
+    } else {
+        said
     }
 }
 
@@ -142,6 +161,25 @@ mod tests {
         let sight = Sight::of(Dimension::Threads, (3.0, -1.0), "x", at);
 
         assert_eq!(sight.signal.validity, Validity::Error);
-        assert!(sight.why.unwrap().contains("does not know"));
+        assert_eq!(
+            sight.why.unwrap(),
+            "not believed: 3 of -1, which is how a source says that it does not know"
+        );
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_is_shown_and_not_used() {
+        let at = Mono::from_millis(0);
+        for (figures, why) in [
+            ((1e20, 150.0), "not believed: 1e20 of 150"),
+            ((-7.0, 150.0), "not believed: -7 of 150"),
+            ((3_000.0, 150.0), "not believed: 3000 of 150"),
+            ((1.0, f64::INFINITY), "not believed: 1 of inf"),
+        ] {
+            let sight = Sight::of(Dimension::Threads, figures, "x", at);
+
+            assert_eq!(sight.signal.ratio(at), None);
+            assert_eq!(sight.why.as_deref(), Some(why));
+        }
     }
 }

@@ -75,6 +75,12 @@ impl Agent {
         Arc::clone(&self.shared.lock())
     }
 
+    /// Tells what was seen last, as often as it is asked, also after the end.
+    pub fn teller(&self) -> impl Fn() -> Arc<Seen> + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || Arc::clone(&shared.lock())
+    }
+
     /// Looks that have ended.
     pub fn looks(&self) -> u64 {
         self.shared.looks.load(Ordering::Relaxed)

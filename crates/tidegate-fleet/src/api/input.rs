@@ -145,6 +145,16 @@ impl<'t> Object<'t> {
         }
     }
 
+    /// Whether `name` is switched on, if that is said; `null` says nothing.
+    pub(crate) fn switch_if_set(&self, name: &str) -> Result<Option<bool>, Problem> {
+        match self.raw(name) {
+            None => Ok(None),
+            Some(raw) => {
+                serde_json::from_str(raw.get()).map_err(|_| self.wrong(name, "true or false"))
+            }
+        }
+    }
+
     /// The texts in the list at `name`, at most `most`.
     pub(crate) fn texts(&self, name: &str, most: usize) -> Result<Vec<String>, Problem> {
         let texts: Vec<String> = self.read(name, "a list of texts")?;

@@ -8,6 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::json;
+use tidegate_core::session::Name;
 use tidegate_store::{Call, StoreError};
 
 use super::Api;
@@ -15,10 +16,14 @@ use super::input::Object;
 use super::parts::{Asked, Budget, NodeRef};
 use super::problem::Problem;
 use super::view::answer;
-use crate::control::{Drain, Outlook, view};
+use crate::control::{Drain, NodeView, Outlook, view};
 
 /// The longest time that an order holds by itself, in milliseconds: a month. Without one it holds until it is taken back.
 const DRAIN_MS_MAX: i64 = 31 * 86_400_000;
+/// Names that are said to be like one that there is not.
+const SIMILAR_MAX: usize = 3;
+/// From this likeness on, of 1.
+const LIKENESS_MIN: f64 = 0.7;
 
 /// `GET /v1/nodes`
 pub(crate) async fn list(
@@ -39,12 +44,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     asked.only(&[])?;
     let Outlook { fleet, nodes } = outlook(&api, budget).await?;
-    let mut nodes = nodes.into_iter();
-    let node = nodes.find(|node| node.node == name.as_str());
-    let node = node.ok_or_else(|| {
-        let detail = "it has not been heard of within the last minute";
-        Problem::new(StatusCode::NOT_FOUND, "no_such_node", detail)
-    })?;
+    let node = known(&name, &nodes)?;
     Ok(answer(
         StatusCode::OK,
         &json!({ "fleet": fleet, "node": node }),
@@ -61,9 +61,14 @@ pub(crate) async fn drain(
 ) -> Result<Response, Problem> {
     asked.only(&[])?;
     let object = Object::of_body(&body)?;
-    object.only(&["by", "why", "for_ms"])?;
+    object.only(&["by", "why", "for_ms", "force"])?;
     let by = object.text("by")?;
+    Drain::check_by(&by).map_err(|bad| object.bad("by", bad.to_string()))?;
     let why = object.text_if_set("why")?;
+    if let Some(why) = &why {
+        Drain::check_why(why).map_err(|bad| object.bad("why", bad.to_string()))?;
+    }
+    let is_forced = object.switch_if_set("force")?.unwrap_or(false);
     let span = if object.has("for_ms") {
         let millis = object.integer("for_ms")?;
         if !(1..=DRAIN_MS_MAX).contains(&millis) {
@@ -74,6 +79,10 @@ pub(crate) async fn drain(
     } else {
         None
     };
+    if !is_forced {
+        // An order for a misspelt name would wait for ever for a node that never comes.
+        known(&name, &outlook(&api, budget).await?.nodes)?;
+    }
     let order = Drain::encode(&by, why.as_deref());
     let ordering = api
         .nodes()?
@@ -110,9 +119,39 @@ pub(crate) async fn undrain(
 
 async fn outlook(api: &Api, budget: Duration) -> Result<Outlook, Problem> {
     let (nodes, call) = (api.nodes()?, Call::within(budget));
-    let issue = nodes.published(call).await.map_err(away)?;
-    let read = nodes.beacons(call).await.map_err(away)?;
+    // At once: a store that is away is waited for once.
+    let (issue, read) = tokio::join!(nodes.published(call), nodes.beacons(call));
+    let (issue, read) = (issue.map_err(away)?, read.map_err(away)?);
     Ok(view(issue.as_ref(), &read))
+}
+
+/// The node of this name, or why there is none, with names that may have been meant.
+fn known<'n>(name: &Name, nodes: &'n [NodeView]) -> Result<&'n NodeView, Problem> {
+    let found = nodes.iter().find(|node| node.node == name.as_str());
+    found.ok_or_else(|| {
+        let similar = similar(name.as_str(), nodes);
+        let meant = match &similar[..] {
+            [] => String::new(),
+            similar => format!("; there is {}", similar.join(", ")),
+        };
+        let detail = format!("node {name} has not been heard of within the last minute{meant}");
+        Problem::new(StatusCode::NOT_FOUND, "no_such_node", detail).with("similar", json!(similar))
+    })
+}
+
+/// The names that are most like `name`, best first.
+fn similar<'n>(name: &str, nodes: &'n [NodeView]) -> Vec<&'n str> {
+    let name = name.to_lowercase();
+    let mut likely: Vec<(f64, &str)> = (nodes.iter())
+        .map(|node| {
+            let likeness = strsim::jaro_winkler(&name, &node.node.to_lowercase());
+            (likeness, node.node.as_str())
+        })
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .collect();
+    likely.sort_by(|one, other| other.0.total_cmp(&one.0));
+    likely.truncate(SIMILAR_MAX);
+    likely.into_iter().map(|(_, name)| name).collect()
 }
 
 fn away(error: StoreError) -> Problem {

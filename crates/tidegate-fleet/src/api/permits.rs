@@ -39,10 +39,11 @@ struct RenewedView {
 pub(super) async fn acquire(State(api): State<Arc<Api>>, body: Bytes) -> Result<Response, Problem> {
     let asked = Object::of_body(&body)?;
     asked.only(&["dependency", "weight", "class", "timeout_ms", "hold_ms"])?;
+    let class = class(&asked)?;
     let call = PermitCall::Acquire {
         dependency: asked.text("dependency")?,
         weight: weight(&asked)?,
-        class: class(&asked)?,
+        class,
         patience: millis(&asked, "timeout_ms", 0)?,
         hold: millis(&asked, "hold_ms", 1)?,
     };
@@ -63,7 +64,10 @@ pub(super) async fn acquire(State(api): State<Arc<Api>>, body: Bytes) -> Result<
         }
         PermitReply::TooHeavy { most } => Err(asked.bad(
             "weight",
-            format!("the dependency takes {most} calls at once, never more"),
+            format!(
+                "of the dependency's calls at once those of class {} never get more than {most}: write {most} or less",
+                class.name()
+            ),
         )),
         PermitReply::NoDependency => Err(Problem::new(
             StatusCode::NOT_FOUND,

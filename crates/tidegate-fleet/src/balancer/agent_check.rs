@@ -40,11 +40,18 @@ pub struct AgentCheckPlan {
     pub maxconn: Option<NonZeroU32>,
 }
 
+impl AgentCheckPlan {
+    /// For how long the last word is said: until every balancer has asked.
+    pub fn farewell(&self) -> Duration {
+        self.interval * FAREWELL_INTERVALS
+    }
+}
+
 /// A running agent check. Dropping it ends it at once; see [`AgentCheck::leave`] for the gentle way.
 #[derive(Debug)]
 pub struct AgentCheck {
     address: SocketAddr,
-    interval: Duration,
+    farewell: Duration,
     counts: Arc<Counts>,
     leaving: watch::Sender<bool>,
     /// Held for as long as it runs.
@@ -101,7 +108,7 @@ impl AgentCheck {
             })?;
         Ok(Self {
             address,
-            interval: plan.interval,
+            farewell: plan.farewell(),
             counts,
             leaving,
             _alive: alive,
@@ -118,7 +125,7 @@ impl AgentCheck {
     /// A balancer keeps what an agent said last for ever. What a node should have while nobody watches it is everything.
     pub async fn leave(self) {
         self.leaving.send_replace(true);
-        sleep(self.interval * FAREWELL_INTERVALS).await;
+        sleep(self.farewell).await;
     }
 
     /// Tells what was counted since the start, as often as it is asked, also after the end.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::health::{Dimension, Load, Signal, State, Validity};
+use tidegate_core::health::{Called, Dimension, Load, Signal, State, Validity};
 use tidegate_core::time::Mono;
 use tidegate_store::BEACON_BYTES_MAX;
 
@@ -15,6 +15,8 @@ use tidegate_store::BEACON_BYTES_MAX;
 const VERSION: u32 = 1;
 /// Most signals of a beacon that are read.
 pub const SIGNALS_MAX: usize = 32;
+/// Most dependencies of a beacon that are said.
+pub const CALLS_MAX: usize = 8;
 /// Bytes of a release's name.
 const RELEASE_BYTES_MAX: usize = 32;
 /// Digits of a number that are said.
@@ -29,6 +31,8 @@ pub struct Said {
     pub signals: Vec<Signal>,
     /// What it does, if that is measured.
     pub load: Option<Load>,
+    /// How its calls went to what follows what is left of it, by name; [`CALLS_MAX`] of them at most.
+    pub calls: Vec<(String, Called)>,
     /// Requests inside its application, if that is known.
     pub inflight: Option<u32>,
     /// Whether sessions live in its heap.
@@ -64,6 +68,8 @@ struct Wire {
     sig: Vec<WireSignal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     load: Option<WireLoad>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    calls: Vec<WireCalled>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     inside: Option<u32>,
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -102,6 +108,20 @@ struct WireLoad {
     a: u64,
 }
 
+/// Calls to what is called `n`: so many a second, the shares that failed and that were slow, and whether the breaker has tripped.
+#[derive(Serialize, Deserialize)]
+struct WireCalled {
+    n: String,
+    #[serde(default)]
+    c: f64,
+    #[serde(default)]
+    f: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    s: Option<f64>,
+    #[serde(default, skip_serializing_if = "is_usual")]
+    t: bool,
+}
+
 impl Said {
     /// A beacon that says nothing but that the node is there.
     pub fn nothing() -> Self {
@@ -109,6 +129,7 @@ impl Said {
             sequence: 0,
             signals: Vec::new(),
             load: None,
+            calls: Vec::new(),
             inflight: None,
             keeps_sessions: false,
             in_container: false,
@@ -125,7 +146,7 @@ impl Said {
         while release.len() > RELEASE_BYTES_MAX {
             release.pop();
         }
-        let wire = Wire {
+        let mut wire = Wire {
             v: VERSION,
             least: 0,
             seq: self.sequence,
@@ -148,6 +169,7 @@ impl Said {
                 used: short(load.utilisation),
                 a: age(load.at),
             }),
+            calls: called(&self.calls),
             inside: self.inflight,
             heap: self.keeps_sessions,
             boxed: self.in_container,
@@ -155,7 +177,13 @@ impl Said {
             bye: self.is_leaving,
             rel: release,
         };
-        let bytes = serde_json::to_vec(&wire).expect("it has no maps and only finite numbers");
+        let encode =
+            |wire: &Wire| serde_json::to_vec(wire).expect("it has no maps and only finite numbers");
+        let mut bytes = encode(&wire);
+        // Long names may take the place of others: what the node reads of itself comes first.
+        while bytes.len() > BEACON_BYTES_MAX && wire.calls.pop().is_some() {
+            bytes = encode(&wire);
+        }
         debug_assert!(bytes.len() <= BEACON_BYTES_MAX, "{} bytes", bytes.len());
         bytes
     }
@@ -185,6 +213,17 @@ impl Said {
                 utilisation: load.used,
                 at: at(load.a),
             }),
+            calls: (wire.calls.into_iter().take(CALLS_MAX))
+                .map(|it| {
+                    let called = Called {
+                        per_second: it.c,
+                        failed: it.f,
+                        slow: it.s,
+                        is_tripped: it.t,
+                    };
+                    (it.n, called)
+                })
+                .collect(),
             inflight: wire.inside,
             keeps_sessions: wire.heap,
             in_container: wire.boxed,
@@ -198,6 +237,18 @@ impl Said {
     pub fn worst_of(&self, dimension: Dimension, now: Mono) -> Option<&Signal> {
         worst(&self.signals, now).find(|signal| signal.dimension == dimension)
     }
+}
+
+fn called(calls: &[(String, Called)]) -> Vec<WireCalled> {
+    let some = calls.iter().take(CALLS_MAX);
+    some.map(|(name, called)| WireCalled {
+        n: name.clone(),
+        c: short(called.per_second),
+        f: short(called.failed),
+        s: called.slow.map(short),
+        t: called.is_tripped,
+    })
+    .collect()
 }
 
 /// A dimension of a later release is none here.
@@ -225,7 +276,7 @@ fn worst(signals: &[Signal], now: Mono) -> impl Iterator<Item = &Signal> {
 }
 
 /// `value` with [`DIGITS`] digits; nothing that is no number.
-fn short(value: f64) -> f64 {
+pub(super) fn short(value: f64) -> f64 {
     if !value.is_finite() {
         return 0.0;
     }
@@ -267,6 +318,17 @@ mod tests {
                 utilisation: 0.712_345_678,
                 at: at(9_900),
             }),
+            calls: (0..20)
+                .map(|number| {
+                    let called = Called {
+                        per_second: 1_234.567_89,
+                        failed: 0.123_456_789,
+                        slow: Some(0.712_345_678),
+                        is_tripped: true,
+                    };
+                    (format!("{number:064}"), called)
+                })
+                .collect(),
             inflight: Some(u32::MAX),
             keeps_sessions: true,
             in_container: true,
@@ -285,6 +347,14 @@ mod tests {
 
         assert!(bytes.len() <= BEACON_BYTES_MAX, "{} bytes", bytes.len());
         assert_eq!(heard.signals.len(), Dimension::COUNT);
+        // What does not fit any more is not said, the last of them first.
+        assert!(
+            (3..=CALLS_MAX).contains(&heard.calls.len()),
+            "{}",
+            heard.calls.len()
+        );
+        assert_eq!(heard.calls[0].0, format!("{:064}", 0));
+        assert_eq!(heard.calls[0].1.slow, Some(0.712_346));
         let threads = &heard.signals[0];
         assert_eq!((threads.value, threads.limit), (123_457.0, 987_654_000.0));
         assert_eq!(threads.at, at(76_500), "half a second old, also here");

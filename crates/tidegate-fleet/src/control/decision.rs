@@ -4,11 +4,12 @@
 //! lost lines, is replayed all the same.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::health::{
-    Context, Decision, Dimension, Estimate, Evidence, Headroom, Hold, Input, Load, Memory, NodeId,
-    Outcome, Pull, Reason, Ruling, Settings, State, replay,
+    Bands, Context, Decision, Dimension, Estimate, Evidence, Headroom, Hold, Input, Load, Memory,
+    NodeId, Outcome, Pull, Reason, Ruling, Settings, Smoothing, State, Turns, replay,
 };
 use tidegate_core::time::Mono;
 
@@ -98,6 +99,21 @@ struct CameFrom {
     is_frozen: bool,
     median: Option<f64>,
     top: f64,
+    /// How nodes are judged, where an operator has set something else than usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<LineSettings>,
+}
+
+/// Of the settings, what a decision about one node goes by.
+#[derive(Serialize, Deserialize)]
+struct LineSettings {
+    /// Saturated below, stressed below, recovered above.
+    bands: [f64; 3],
+    saturated_ticks: u8,
+    recover_ticks: u8,
+    dwell_ns: u64,
+    /// For what is worse, and for what is better.
+    smoothing: [f64; 2],
 }
 
 #[derive(Serialize, Deserialize)]
@@ -130,7 +146,13 @@ struct LineMemory {
 
 /// `decision` about `node` as a line, without its end. `ts` is milliseconds since 1970 by the store's clock, `fence`
 /// the leader's.
-pub(super) fn line(ts: u64, fence: u64, node: &str, decision: &Decision) -> String {
+pub(super) fn line(
+    ts: u64,
+    fence: u64,
+    node: &str,
+    decision: &Decision,
+    settings: &Settings,
+) -> String {
     let (input, outcome) = (&decision.input, &decision.outcome);
     let used = input.headroom.used();
     let dims = Dimension::ALL
@@ -164,6 +186,7 @@ pub(super) fn line(ts: u64, fence: u64, node: &str, decision: &Decision) -> Stri
             is_frozen: decision.context.is_frozen,
             median: decision.context.median,
             top: decision.context.top,
+            settings: LineSettings::of(settings),
         },
     };
     serde_json::to_string(&line).expect("its maps have texts for keys")
@@ -182,7 +205,9 @@ pub fn replay_line(line: &str) -> Result<LineKind, BadLine> {
     }
     let line: Line = serde_json::from_str(line).map_err(odd)?;
     let decision = line.decision()?;
-    let again = replay(&Settings::default(), &decision);
+    let settings = line.came_from.settings.as_ref();
+    let settings = settings.map_or_else(|| Ok(Settings::default()), LineSettings::settings)?;
+    let again = replay(&settings, &decision);
     let parts = differences(&decision.outcome, &again);
     if parts.is_empty() {
         return Ok(LineKind::Reproduced {
@@ -233,6 +258,45 @@ impl Line {
                 guard: self.guard.as_deref().map(hold).transpose()?,
                 applied: self.applied,
             },
+        })
+    }
+}
+
+impl LineSettings {
+    fn of(settings: &Settings) -> Option<Self> {
+        let Settings {
+            bands,
+            turns,
+            smoothing,
+            ..
+        } = settings;
+        (*settings != Settings::default()).then(|| Self {
+            bands: [
+                bands.saturated_below(),
+                bands.stressed_below(),
+                bands.recover_above(),
+            ],
+            saturated_ticks: turns.saturated_ticks,
+            recover_ticks: turns.recover_ticks,
+            dwell_ns: u64::try_from(turns.dwell.as_nanos()).unwrap_or(u64::MAX),
+            smoothing: [smoothing.worsening(), smoothing.improving()],
+        })
+    }
+
+    fn settings(&self) -> Result<Settings, BadLine> {
+        let [saturated, stressed, recover] = self.bands;
+        let [worsening, improving] = self.smoothing;
+        Ok(Settings {
+            bands: Bands::new(saturated, stressed, recover)
+                .map_err(|error| BadLine::Odd(error.to_string()))?,
+            turns: Turns {
+                saturated_ticks: self.saturated_ticks,
+                recover_ticks: self.recover_ticks,
+                dwell: Duration::from_nanos(self.dwell_ns),
+            },
+            smoothing: Smoothing::new(worsening, improving)
+                .map_err(|error| BadLine::Odd(error.to_string()))?,
+            ..Settings::default()
         })
     }
 }

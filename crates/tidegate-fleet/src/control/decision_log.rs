@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use tidegate_core::health::Decision;
+use tidegate_core::health::{Decision, Settings};
 use tracing::warn;
 
 use super::decision;
@@ -64,9 +64,9 @@ impl DecisionLog {
         })
     }
 
-    /// Notes a decision about `node`. `ts` is milliseconds since 1970 by the store's clock, `fence` the leader's.
-    pub fn note(&self, ts: u64, fence: u64, node: &str, decision: &Decision) {
-        let line = decision::line(ts, fence, node, decision);
+    /// Notes a decision about `node`, by such `settings`. `ts` is milliseconds since 1970 by the store's clock, `fence` the leader's.
+    pub fn note(&self, ts: u64, fence: u64, node: &str, decision: &Decision, settings: &Settings) {
+        let line = decision::line(ts, fence, node, decision, settings);
         if self.lines.try_send(line).is_err() {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
         }

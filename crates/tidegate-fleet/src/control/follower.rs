@@ -61,6 +61,8 @@ pub struct Standing {
     pub drain: Option<Drained>,
     /// What the leader says of the fleet, while that is valid.
     pub word: Option<Word>,
+    /// Until when that is.
+    pub word_until: Mono,
 }
 
 impl Standing {
@@ -70,6 +72,7 @@ impl Standing {
         source: Source::Nobody,
         drain: None,
         word: None,
+        word_until: Mono::from_nanos(0),
     };
 }
 
@@ -157,6 +160,7 @@ impl Follower {
             source,
             drain: drain.map(|(drain, _)| drain.clone()),
             word: valid.and_then(|control| control.word.clone()),
+            word_until: valid.map_or_else(Mono::default, |control| control.until),
         }
     }
 }
@@ -298,6 +302,7 @@ mod tests {
         let drain = Drained {
             by: "kim".to_owned(),
             why: None,
+            since_ms: None,
             left_ms: Some(10_000),
             is_done: true,
         };

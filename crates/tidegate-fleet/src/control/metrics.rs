@@ -7,6 +7,7 @@ use tidegate_core::time::Mono;
 
 use super::follower::Source;
 use super::station::{Post, Station};
+use super::view::DRAINED;
 
 /// A metric with its rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,16 +84,22 @@ fn of_all(station: &Station, now: Mono) -> Vec<Gauge> {
         if let Some(left) = told.left {
             add(HEADROOM.0, vec![node()], left);
         }
+        let is_drained = told.is_drained();
         for state in State::ALL {
             let labels = vec![node(), ("state", state.name().to_owned())];
-            add(STATE.0, labels, flag(told.state() == state));
+            add(STATE.0, labels, flag(told.state() == state && !is_drained));
         }
+        let labels = vec![node(), ("state", DRAINED.to_owned())];
+        add(STATE.0, labels, flag(is_drained));
         if let Some(bound) = &told.binding {
             let labels = vec![node(), ("dimension", bound.dimension.clone())];
             add(BINDING.0, labels, bound.for_ms as f64 / 1_000.0);
         }
         add(WEIGHT.0, vec![node()], f64::from(told.weight));
-        add(AGE.0, vec![node()], told.age_ms as f64 / 1_000.0);
+        // A drained node may be switched off, and nobody need be told that it is silent then.
+        if let Some(age_ms) = told.age_ms.filter(|_| !is_drained) {
+            add(AGE.0, vec![node()], age_ms as f64 / 1_000.0);
+        }
     }
     for (name, to, dimension, count) in station.plane().transitions() {
         let labels = vec![

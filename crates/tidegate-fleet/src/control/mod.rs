@@ -11,9 +11,11 @@
 //! it came from, and can be taken again ([`replay_line`]).
 
 mod beacon;
+mod budgets;
 mod decision;
 mod decision_log;
 mod follower;
+mod kept;
 mod metrics;
 mod order;
 mod plane;
@@ -21,13 +23,13 @@ mod station;
 mod verdict;
 mod view;
 
-pub use beacon::{BadBeacon, SIGNALS_MAX, Said};
+pub use beacon::{BadBeacon, CALLS_MAX, SIGNALS_MAX, Said};
 pub use decision::{BadLine, LineKind, replay_line};
 pub use decision_log::DecisionLog;
 pub use follower::{Follower, Source, Standing};
 pub use metrics::{Gauge, Row, gauges};
-pub use order::Drain;
+pub use order::{BY_BYTES_MAX, BadText, Drain, WHY_BYTES_MAX};
 pub use plane::{Judged, Plane};
 pub use station::{Post, Station, StationPlan, TICK, run};
-pub use verdict::{Bound, Drained, Suffered, Told, Word};
+pub use verdict::{Bound, Counts, Drained, Suffered, Told, Word};
 pub use view::{Fleetwide, NodeView, Outlook, view};

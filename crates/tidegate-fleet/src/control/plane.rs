@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tidegate_core::health::{
-    Decision, Dimension, FORGOTTEN_AFTER, Fleet, NODES_MAX, NodeId, Outcome, Pulse, Readings,
-    Report, Scales, Settings, State, VERDICT_LEASE,
+    Decision, Dimension, FORGOTTEN_AFTER, Fleet, NODES_MAX, NodeId, Outcome, Pace, Pulse, Readings,
+    Report, Scales, Settings, Shared, State, VERDICT_LEASE, room,
 };
 use tidegate_core::session::Name;
 use tidegate_core::time::Mono;
-use tidegate_store::{Beacon, Beacons, Decided, Fence, Node};
+use tidegate_store::{Beacon, Beacons, Decided, Fence, Issue, Node};
 
 use super::beacon::Said;
+use super::budgets::Budgets;
+use super::kept::Kept;
 use super::order::Drain;
-use super::verdict::{Bound, Drained, Told, Word, millis};
+use super::verdict::{Bound, Counts, Drained, Told, Word, millis};
 
 /// Decides about all nodes, for as long as its station leads. It reads no clock: a beacon is as old as the time since
 /// its sequence was first seen here, whatever the store's clock or the node's says.
@@ -23,6 +25,8 @@ pub struct Plane {
     scales: [Scales; 2],
     fleet: Fleet,
     nodes: BTreeMap<Name, Known>,
+    /// Nodes that only a former leader has heard of: when that was read here, and how long they were silent by then.
+    absent: BTreeMap<Name, (Mono, Duration)>,
     next_id: u32,
     generation: u64,
     ticked: Option<Mono>,
@@ -30,6 +34,23 @@ pub struct Plane {
     /// Changes of state, by node, to where, and by what.
     transitions: BTreeMap<(Name, &'static str, &'static str), u64>,
     unreadable: u64,
+    /// Where what follows the fleet's headroom is, and where admission is.
+    paces: Paces,
+    budgets: Budgets,
+}
+
+/// What moves at a pace of its own.
+#[derive(Clone, Copy, Debug)]
+struct Paces {
+    room: Pace,
+    admission: Pace,
+}
+
+impl Paces {
+    const ALL: Self = Self {
+        room: Pace::ALL,
+        admission: Pace::ALL,
+    };
 }
 
 /// A node that has been heard of.
@@ -68,20 +89,113 @@ impl Plane {
             scales: [Scales::default(), Scales::in_container()],
             fleet: Fleet::new(settings),
             nodes: BTreeMap::new(),
+            absent: BTreeMap::new(),
             next_id: 0,
             generation: 0,
             ticked: None,
             decisions: Vec::new(),
             transitions: BTreeMap::new(),
             unreadable: 0,
+            paces: Paces::ALL,
+            budgets: Budgets::default(),
         }
+    }
+
+    /// Whether it knows nothing at `now`, or nothing any more: somebody else led meanwhile.
+    pub fn is_new(&self, now: Mono) -> bool {
+        (self.ticked).is_none_or(|ticked| now.since(ticked) > VERDICT_LEASE)
+    }
+
+    /// Goes on at `now` from what the leader before it has published, if that was lately. A change of the leader is
+    /// no reason for anything else to change.
+    ///
+    /// What is not known afterwards is who got worse in the last three ticks: many that get worse alike are noticed again
+    /// after as long.
+    pub fn resume(&mut self, now: Mono, issue: Option<&Issue>) {
+        self.begin_anew();
+        self.ticked = Some(now);
+        let Some(issue) = issue else { return };
+        let age = issue.now.since(issue.stamp.at);
+        if issue.now < issue.stamp.at {
+            return;
+        }
+        let is_recent = age <= RESUMED_WITHIN;
+        for (name, said) in issue.verdicts.iter().take(NODES_MAX) {
+            if let Some(told) = Told::decode(said) {
+                self.take_over(now, age, name, &told, is_recent);
+            }
+        }
+        if !is_recent {
+            return;
+        }
+        let Some(word) = Word::decode(&issue.fleet) else {
+            return;
+        };
+        let moved = |share: f64| Pace {
+            share: share.clamp(0.0, 1.0),
+            // Nobody knows when it fell. It rests once more.
+            fell: (share < 1.0).then_some(now),
+        };
+        self.paces = Paces {
+            room: word.room.map_or(Pace::ALL, moved),
+            admission: moved(word.admission),
+        };
+        self.budgets = Budgets::resumed(now, &word.budgets);
+        let shared = word.shared.as_ref();
+        self.fleet.resume_shared(shared.and_then(|shared| {
+            let lasted = Duration::from_millis(shared.for_ms).saturating_add(age);
+            Some(Shared {
+                dimension: Dimension::named(&shared.dimension)?,
+                since: now.minus(lasted),
+            })
+        }));
+    }
+
+    /// Goes on with a node that the leader before had heard of. Where what it knew of it `counts` no more, or was nothing, the node is
+    /// known by name alone: one that died with that leader would be in no list otherwise.
+    fn take_over(&mut self, now: Mono, age: Duration, name: &Name, told: &Told, counts: bool) {
+        let Some(age_ms) = told.age_ms else { return };
+        let silent = Duration::from_millis(age_ms).saturating_add(age);
+        let heard = now.minus(silent);
+        if silent > FORGOTTEN_AFTER {
+            return;
+        }
+        let Some(kept) = told.kept.as_ref().filter(|_| counts) else {
+            self.absent.insert(name.clone(), (now, silent));
+            return;
+        };
+        let memory = kept.memory(told.state(), told.for_ms, now, age);
+        let binding = told.dimension().zip(told.binding.as_ref());
+        let node = Known {
+            id: self.next_id(),
+            life: kept.life,
+            // That of what was said before is not published: whatever comes is news.
+            sequence: 0,
+            heard,
+            begun: memory.since,
+            said: Said::nothing(),
+            binding: binding.map(|(dimension, bound)| {
+                let lasted = Duration::from_millis(bound.for_ms).saturating_add(age);
+                (dimension, now.minus(lasted))
+            }),
+            drained: None,
+        };
+        self.fleet.resume(heard, node.id, memory);
+        self.nodes.insert(name.clone(), node);
+    }
+
+    const fn next_id(&mut self) -> NodeId {
+        let id = NodeId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        id
     }
 
     /// Decides at `now` on what was `read`, for a leader whose lease has `fence`.
     ///
-    /// What was known is forgotten when the plane has rested for three ticks: somebody else led meanwhile.
+    /// What was known is forgotten when the plane has rested for three ticks: somebody else led meanwhile. [`Plane::resume`]
+    /// comes before that.
     pub fn tick(&mut self, now: Mono, fence: Fence, read: &Beacons) -> Judged {
-        if (self.ticked).is_some_and(|ticked| now.since(ticked) > VERDICT_LEASE) {
+        if self.is_new(now) {
             self.begin_anew();
         }
         self.ticked = Some(now);
@@ -100,9 +214,12 @@ impl Plane {
         let mut nodes = BTreeMap::new();
         for (name, node) in &mut self.nodes {
             let outcome = outcomes.get(&node.id);
-            let since = self.fleet.memory(node.id).map(|memory| memory.since);
-            let mut told = node.told(now, outcome, since);
-            told.drain = orders.get(name).cloned();
+            let memory = self.fleet.memory(node.id);
+            let mut told = match node.drained {
+                Some(since) => node.told_drained(now, since, &self.scales),
+                None => node.told(now, outcome, memory.map(|memory| memory.since)),
+            };
+            told.kept = memory.map(|memory| Kept::of(memory, node.life, now));
             if let Some(outcome) = outcome.filter(|outcome| outcome.from != outcome.to) {
                 let binding = outcome.binding.map_or("none", Dimension::name);
                 let key = (name.clone(), outcome.to.name(), binding);
@@ -110,9 +227,16 @@ impl Plane {
             }
             nodes.insert(name.clone(), told);
         }
+        self.tell_of_others(now, &orders, &mut nodes);
+        for (name, drain) in orders {
+            if let Some(told) = nodes.get_mut(&name) {
+                told.drain = Some(drain);
+            }
+        }
         let applied = self.applied(&decisions);
         self.decisions = decisions;
-        let word = self.word(now, &pulse);
+        self.pace(now, &pulse);
+        let word = self.word(now, &pulse, &nodes);
         Judged {
             decided: Decided {
                 fence,
@@ -142,12 +266,16 @@ impl Plane {
     fn begin_anew(&mut self) {
         self.fleet = Fleet::new(self.settings);
         self.nodes.clear();
+        self.absent.clear();
         self.transitions.clear();
+        self.paces = Paces::ALL;
+        self.budgets = Budgets::default();
     }
 
     /// Takes in a beacon, unless it has been seen.
     fn hear(&mut self, now: Mono, beacon: &Beacon) {
         let Node { id: name, .. } = &beacon.node;
+        self.absent.remove(name);
         let life = beacon.node.incarnation;
         let Ok(said) = Said::decode(&beacon.said, now) else {
             // As if it were silent: unknown is healthy.
@@ -176,7 +304,7 @@ impl Plane {
             return;
         }
         let node = Known {
-            id: NodeId(self.next_id),
+            id: self.next_id(),
             life,
             sequence: said.sequence,
             heard: now,
@@ -185,7 +313,6 @@ impl Plane {
             binding: None,
             drained: None,
         };
-        self.next_id = self.next_id.wrapping_add(1);
         self.nodes.insert(name.clone(), node);
     }
 
@@ -222,6 +349,7 @@ impl Plane {
             let entry = Drained {
                 by: drain.by,
                 why: drain.why,
+                since_ms: Some(millis(drain.since)),
                 left_ms: drain.left.map(millis),
                 is_done,
             };
@@ -249,6 +377,8 @@ impl Plane {
         for name in gone {
             self.forget(&name);
         }
+        self.absent
+            .retain(|_, (at, silent)| now.since(*at) + *silent <= FORGOTTEN_AFTER);
         for node in self.nodes.values() {
             if node.heard != now || node.drained.is_some() {
                 continue;
@@ -277,43 +407,82 @@ impl Plane {
             .collect()
     }
 
-    fn word(&self, now: Mono, pulse: &Pulse) -> Word {
-        let drained = self.nodes.values().filter(|node| node.drained.is_some());
+    /// Puts beside what is told of `nodes` that nobody hears of those that a former leader knew, and that those that were
+    /// ordered away are so, also when they are switched off meanwhile: whoever sets balancers has to know.
+    fn tell_of_others(
+        &self,
+        now: Mono,
+        orders: &BTreeMap<Name, Drained>,
+        nodes: &mut BTreeMap<Name, Told>,
+    ) {
+        let absent = self.absent.iter().map(|(name, (at, silent))| {
+            let age_ms = millis(now.since(*at) + *silent);
+            (name, Some(age_ms), age_ms)
+        });
+        let ordered = orders
+            .iter()
+            .map(|(name, order)| (name, None, order.since_ms.unwrap_or_default()));
+        for (name, age_ms, for_ms) in absent.chain(ordered) {
+            if nodes.len() >= NODES_MAX {
+                return;
+            }
+            let is_drained = orders.get(name).is_some_and(|order| order.is_done);
+            let weight = if is_drained { 0 } else { 100 };
+            nodes.entry(name.clone()).or_insert_with(|| Told {
+                for_ms,
+                age_ms,
+                ..Told::of(State::Unknown, weight)
+            });
+        }
+    }
+
+    /// Moves what follows the fleet by a tick.
+    fn pace(&mut self, now: Mono, pulse: &Pulse) {
+        let left = pulse.spare.utilisation.map(|used| 1.0 - used);
+        let room = left.map(|left| room(left, &self.settings.bands));
+        self.paces = Paces {
+            room: self.paces.room.step(now, room),
+            admission: self.paces.admission.step(now, Some(pulse.admission)),
+        };
+        let heard = self.nodes.values();
+        let heard = heard.filter(|node| now.since(node.heard) < VERDICT_LEASE);
+        let calls = heard.flat_map(|node| &node.said.calls);
+        self.budgets.step(now, &self.settings.bands, calls);
+    }
+
+    fn word(&self, now: Mono, pulse: &Pulse, told: &BTreeMap<Name, Told>) -> Word {
+        let is_heard = |node: &&Known| now.since(node.heard) < VERDICT_LEASE;
+        let counts = Counts {
+            nodes: told.len(),
+            heard: self.nodes.values().filter(is_heard).count(),
+            drained: told.values().filter(|told| told.is_drained()).count(),
+        };
         let for_ms = pulse.shared.map_or(0, |shared| millis(shared.lasts(now)));
-        Word::of(self.leader.as_str(), pulse, for_ms, drained.count())
+        let is_known = pulse.spare.utilisation.is_some();
+        Word {
+            admission: to_thousandths(self.paces.admission.share),
+            room: is_known.then(|| to_thousandths(self.paces.room.share)),
+            budgets: self.budgets.shares(),
+            ..Word::of(self.leader.as_str(), pulse, for_ms, counts)
+        }
     }
 }
 
 impl Known {
     /// What is said of it: what the core decided, or that it is unknown and in.
     fn told(&mut self, now: Mono, outcome: Option<&Outcome>, since: Option<Mono>) -> Told {
-        let age_ms = millis(now.since(self.heard));
+        let age_ms = Some(millis(now.since(self.heard)));
         let Some(outcome) = outcome else {
-            let since = self.drained.unwrap_or(self.heard);
             return Told {
-                for_ms: millis(now.since(since)),
+                for_ms: millis(now.since(self.heard)),
                 age_ms,
                 ..Told::of(State::Unknown, 100)
             };
         };
-        self.binding = match (outcome.binding, self.binding) {
-            (Some(dimension), Some((before, since))) if before == dimension => {
-                Some((dimension, since))
-            }
-            (binding, _) => binding.map(|dimension| (dimension, now)),
-        };
         let since = since.unwrap_or_default().max(self.begun);
         Told {
             left: outcome.left.map(to_thousandths),
-            binding: self.binding.map(|(dimension, since)| {
-                let read = self.said.worst_of(dimension, now);
-                Bound {
-                    dimension: dimension.name().to_owned(),
-                    value: read.map(|signal| signal.value),
-                    limit: read.map(|signal| signal.limit),
-                    for_ms: millis(now.since(since)),
-                }
-            }),
+            binding: self.bound(now, outcome.binding),
             confidence: to_thousandths(outcome.confidence),
             for_ms: millis(now.since(since)),
             age_ms,
@@ -321,15 +490,55 @@ impl Known {
         }
         .held(outcome.guard)
     }
+
+    /// What is said of it while it is drained, which it has been `since`: nothing is decided about it, but what it reads
+    /// shows when it has finished what it had.
+    fn told_drained(&mut self, now: Mono, since: Mono, scales: &[Scales; 2]) -> Told {
+        let scales = &scales[usize::from(self.said.in_container)];
+        let headroom = Readings::of(scales, &self.said.signals, now).headroom(now);
+        let binding = headroom.binding();
+        Told {
+            left: binding.map(|binding| to_thousandths(binding.left)),
+            binding: self.bound(now, binding.map(|binding| binding.dimension)),
+            confidence: to_thousandths(headroom.confidence()),
+            for_ms: millis(now.since(since)),
+            age_ms: Some(millis(now.since(self.heard))),
+            ..Told::of(State::Unknown, 0)
+        }
+    }
+
+    /// What there is least of at `now`, with what was read of it.
+    fn bound(&mut self, now: Mono, binding: Option<Dimension>) -> Option<Bound> {
+        self.binding = match (binding, self.binding) {
+            (Some(dimension), Some((before, since))) if before == dimension => {
+                Some((dimension, since))
+            }
+            (binding, _) => binding.map(|dimension| (dimension, now)),
+        };
+        let (dimension, since) = self.binding?;
+        let read = self.said.worst_of(dimension, now);
+        Some(Bound {
+            dimension: dimension.name().to_owned(),
+            value: read.map(|signal| signal.value),
+            limit: read.map(|signal| signal.limit),
+            for_ms: millis(now.since(since)),
+        })
+    }
 }
 
 fn to_thousandths(share: f64) -> f64 {
     (share * 1_000.0).round() / 1_000.0
 }
 
+/// How old may be what a new leader goes on from. Later each node has gone by its own evidence for long.
+const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long a verdict of a plane counts.
 pub(super) const VALID: Duration = VERDICT_LEASE;
 
+#[cfg(test)]
+#[path = "plane/resume_tests.rs"]
+mod resume_tests;
 #[cfg(test)]
 #[path = "plane/tests.rs"]
 mod tests;

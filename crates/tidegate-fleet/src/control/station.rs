@@ -29,7 +29,8 @@ pub struct StationPlan {
     pub may_lead: bool,
     /// How nodes are judged.
     pub settings: Settings,
-    /// Longest wait for the store, each time it is asked. Four times of it should fit into a tick.
+    /// Longest wait for the store, each time it is asked. Four times of it should fit into a tick, and five into one in
+    /// which a node begins to lead.
     pub timeout: Duration,
 }
 
@@ -102,7 +103,7 @@ impl Station {
 
     /// One tick: takes in what the node reads, says it, hears what was decided, and decides when it leads.
     ///
-    /// Never waits longer than four times the plan's `timeout`; what the node holds itself for does not depend on it.
+    /// Never waits longer than five times the plan's `timeout`; what the node holds itself for does not depend on it.
     pub async fn turn(&mut self, now: Mono, said: Said) -> Standing {
         self.follower.observe(now, &self.headroom(now, &said));
         let post = match self.post(now, said).await {
@@ -213,6 +214,10 @@ impl Station {
         let Some(held) = self.take_lease().await? else {
             return Ok(());
         };
+        if self.plane.is_new(now) {
+            let issue = self.fleet.published(self.call()).await?;
+            self.plane.resume(now, issue.as_ref());
+        }
         let read = self.fleet.beacons(self.call()).await?;
         let judged = self.plane.tick(now, held.fence, &read);
         if !held.is_valid(Instant::now()) {
@@ -228,7 +233,8 @@ impl Station {
         if let Some(log) = &self.log {
             let ts = read.now.as_micros() / 1_000;
             for (node, decision) in &judged.decisions {
-                log.note(ts, held.fence.0, node.as_str(), decision);
+                let settings = &self.plan.settings;
+                log.note(ts, held.fence.0, node.as_str(), decision, settings);
             }
         }
         self.judged = Some((now, judged));

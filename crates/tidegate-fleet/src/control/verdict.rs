@@ -1,10 +1,13 @@
 //! What a leader publishes: about each node, and about the fleet.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::health::{Dimension, Freeze, Hold, Pulse, State, Verdict};
 use tidegate_core::time::Mono;
+
+use super::kept::Kept;
 
 /// What was decided about a node. Times are how long something has lasted, so that no two clocks are compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,9 +33,12 @@ pub struct Told {
     /// For how long it has been in the state, in milliseconds.
     #[serde(rename = "f", default)]
     pub for_ms: u64,
-    /// Age of its beacon, in milliseconds.
-    #[serde(rename = "a", default)]
-    pub age_ms: u64,
+    /// Age of its beacon, in milliseconds; `None` for a node that is known by an operator's order alone.
+    #[serde(rename = "a", default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+    /// What else is remembered of it, for whoever leads next.
+    #[serde(rename = "m", default, skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<Kept>,
     /// An operator's order to drain it.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drained>,
@@ -63,6 +69,9 @@ pub struct Drained {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// For how long it has been ordered, in milliseconds; earlier releases do not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
     /// In milliseconds; `None` until it is taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
@@ -100,6 +109,12 @@ pub struct Word {
     /// Which part of the usual admission should let in what it lets in, 0 to 1.
     #[serde(default = "all")]
     pub admission: f64,
+    /// How much of what follows the fleet's headroom holds, 0 to 1; `None` when nobody knows what is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<f64>,
+    /// How much of what follows what is left of a dependency holds, 0 to 1, by its name; all of it where nothing is said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub budgets: BTreeMap<String, f64>,
     /// Why weights follow capacity alone: `stressed`, `dependency`, or what the guard says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freeze: Option<String>,
@@ -115,6 +130,17 @@ pub struct Suffered {
     pub dimension: String,
     /// For how long, in milliseconds.
     pub for_ms: u64,
+}
+
+/// Nodes of a fleet, counted. Those that are drained are nodes, and are heard of or not as all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes there are: all that have been heard of within the time after which one is forgotten.
+    pub nodes: usize,
+    /// Of them, those whose beacon counts.
+    pub heard: usize,
+    /// Of them, those that are drained.
+    pub drained: usize,
 }
 
 const fn all() -> f64 {
@@ -182,18 +208,20 @@ impl Told {
 }
 
 impl Word {
-    /// What `pulse` says, with `for_ms` as the time that what many suffer from has lasted.
-    pub fn of(leader: &str, pulse: &Pulse, for_ms: u64, drained: usize) -> Self {
+    /// What `pulse` says, with `for_ms` as the time that what many suffer from has lasted, and `counts` of nodes.
+    pub fn of(leader: &str, pulse: &Pulse, for_ms: u64, counts: Counts) -> Self {
         Self {
             leader: leader.to_owned(),
-            nodes: pulse.nodes + drained,
-            heard: pulse.heard,
+            nodes: counts.nodes,
+            heard: counts.heard,
             out: pulse.out,
-            drained,
+            drained: counts.drained,
             spare_rps: pulse.spare.rps,
             capacity_rps: pulse.spare.capacity_rps,
             utilisation: pulse.spare.utilisation,
             admission: pulse.admission,
+            room: None,
+            budgets: BTreeMap::new(),
             freeze: pulse.freeze.map(|freeze| {
                 let name = match freeze {
                     Freeze::Guard(hold) => hold.name(),

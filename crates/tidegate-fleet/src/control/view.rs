@@ -1,8 +1,10 @@
 //! All nodes as an operator sees them: what the store says, put together.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
+use tidegate_core::health::FORGOTTEN_AFTER;
 use tidegate_core::session::Name;
 use tidegate_core::time::{Mono, Wall};
 use tidegate_store::{Beacons, Issue};
@@ -10,6 +12,9 @@ use tidegate_store::{Beacons, Issue};
 use super::beacon::Said;
 use super::order::Drain;
 use super::verdict::{Drained, Told, Word, millis};
+
+/// The state of a node that an operator has drained, in JSON and metrics: whatever it reads, it gets nothing new.
+pub(super) const DRAINED: &str = "drained";
 
 /// The fleet.
 #[derive(Clone, Debug, Serialize)]
@@ -35,7 +40,7 @@ pub struct Fleetwide {
 pub struct NodeView {
     /// Its name.
     pub node: String,
-    /// The state's name.
+    /// The state's name, or `drained`.
     pub state: &'static str,
     /// Who says so: `control`, or `local` when nobody leads or the leader does not know it.
     pub source: &'static str,
@@ -59,6 +64,8 @@ pub struct NodeView {
     pub guard: Option<&'static str>,
     /// Age of its beacon in milliseconds; `None` for a node that is silent.
     pub beacon_age_ms: Option<u64>,
+    /// For how long a node that is silent has been so, in milliseconds, if anybody remembers.
+    pub silent_for_ms: Option<u64>,
     /// Requests inside its application.
     pub inflight: Option<u32>,
     /// Requests that it completes, per second.
@@ -74,92 +81,278 @@ pub struct NodeView {
 /// The fleet as `issue` and `read`, read together, have it.
 pub fn view(issue: Option<&Issue>, read: &Beacons) -> Outlook {
     let now = read.now;
-    let issue = issue.filter(|issue| now < issue.stamp.until);
-    let word = issue.and_then(|issue| Word::decode(&issue.fleet));
-    let told: BTreeMap<&Name, Told> = issue
-        .into_iter()
-        .flat_map(|issue| &issue.verdicts)
-        .filter_map(|(name, bytes)| Some((name, Told::decode(bytes)?)))
-        .collect();
+    let valid = issue.filter(|issue| now < issue.stamp.until);
     // Ages are by the store's clock here: nothing is decided by them.
     let at = Mono::from_millis(3_600_000);
-    let said: BTreeMap<&Name, (Wall, Option<Said>)> = (read.beacons.iter())
-        .map(|beacon| {
-            (
-                &beacon.node.id,
-                (beacon.at, Said::decode(&beacon.said, at).ok()),
-            )
-        })
-        .collect();
-    let drains: BTreeMap<&Name, Drain> = (read.orders.iter())
-        .filter_map(|order| Some((&order.node, Drain::of(order, now)?)))
-        .collect();
-    let mut names: Vec<&Name> = told
-        .keys()
-        .chain(said.keys())
-        .chain(drains.keys())
-        .copied()
-        .collect();
-    names.sort();
-    names.dedup();
-    let nodes = names.into_iter().map(|name| {
-        let mut view = NodeView::of(name, told.get(name), said.get(name), now, at);
-        if view.drain.is_none() {
-            view.drain = drains.get(name).map(|drain| Drained {
-                by: drain.by.clone(),
-                why: drain.why.clone(),
-                left_ms: drain.left.map(millis),
-                // Ordered, and nobody has carried it out yet.
-                is_done: false,
-            });
-        } else if !drains.contains_key(name) {
-            view.drain = None;
-        }
-        view
+    let mut all: BTreeMap<&Name, Known> = BTreeMap::new();
+    for (name, bytes) in issue.into_iter().flat_map(|issue| &issue.verdicts) {
+        all.entry(name).or_default().last = Told::decode(bytes);
+    }
+    for beacon in &read.beacons {
+        let known = all.entry(&beacon.node.id).or_default();
+        known.heard = Some(beacon.at);
+        known.said = Said::decode(&beacon.said, at).ok();
+    }
+    for order in &read.orders {
+        all.entry(&order.node).or_default().drain = Drain::of(order, now);
+    }
+    let since = issue.map_or(Duration::ZERO, |issue| now.since(issue.stamp.at));
+    let nodes = all.into_iter().filter_map(|(name, mut known)| {
+        known.is_valid = valid.is_some();
+        known.silent_for = known.silence(since);
+        // What nobody publishes any more is only good for knowing whom there was a minute ago.
+        let is_known = known.is_valid && known.last.is_some()
+            || known.heard.is_some()
+            || known.drain.is_some()
+            || (known.silent_for).is_some_and(|silent| silent <= FORGOTTEN_AFTER);
+        is_known.then(|| known.view(name, now, at))
     });
+    let nodes = nodes.collect();
+    let word = valid.and_then(|issue| Word::decode(&issue.fleet));
     Outlook {
-        nodes: nodes.collect(),
-        fleet: word.zip(issue).map(|(word, issue)| Fleetwide {
+        nodes,
+        fleet: word.zip(valid).map(|(word, issue)| Fleetwide {
             age_ms: millis(now.since(issue.stamp.at)),
             word,
         }),
     }
 }
 
-impl NodeView {
-    fn of(
-        name: &Name,
-        told: Option<&Told>,
-        heard: Option<&(Wall, Option<Said>)>,
-        now: Wall,
-        at: Mono,
-    ) -> Self {
-        let said = heard.and_then(|(_, said)| said.as_ref());
+/// What there is to know of a node.
+#[derive(Default)]
+struct Known {
+    /// What was decided about it last, and whether that still holds.
+    last: Option<Told>,
+    is_valid: bool,
+    /// When its beacon came, if it counts, and what it says, if that can be read.
+    heard: Option<Wall>,
+    said: Option<Said>,
+    silent_for: Option<Duration>,
+    /// An order that holds.
+    drain: Option<Drain>,
+}
+
+impl Known {
+    /// For how long it has been silent, if it is and anybody remembers; `since` is how long ago the last was published.
+    fn silence(&self, since: Duration) -> Option<Duration> {
+        let age_ms = self.last.as_ref()?.age_ms?;
+        let silent = Duration::from_millis(age_ms).saturating_add(since);
+        self.heard.is_none().then_some(silent)
+    }
+
+    /// Whether its order is carried out. It is an operator's word: it holds though nobody leads. Where nobody has heard of
+    /// the node it is carried out when it comes.
+    fn is_drained(&self) -> bool {
+        let is_done = match &self.last {
+            Some(told) if self.is_valid || told.is_drained() => told.is_drained(),
+            _ => self.heard.is_none(),
+        };
+        self.drain.is_some() && is_done
+    }
+
+    fn view(&self, name: &Name, now: Wall, at: Mono) -> NodeView {
+        let is_drained = self.is_drained();
+        let said = self.said.as_ref();
+        // What was told of a drained node whose order was taken back a moment ago says nothing any more.
+        let told = self
+            .last
+            .as_ref()
+            .filter(|told| self.is_valid && (self.drain.is_some() || !told.is_drained()));
         let binding = told.and_then(|told| told.binding.as_ref());
         let read = told
             .and_then(Told::dimension)
             .and_then(|dimension| said?.worst_of(dimension, at));
         let own = said.map_or("unknown", |said| said.state.name());
         let load = said.and_then(|said| said.load);
-        Self {
+        let drain = self.drain.as_ref();
+        NodeView {
             node: name.to_string(),
-            state: told.map_or(own, |told| told.state().name()),
+            state: if is_drained {
+                DRAINED
+            } else {
+                told.map_or(own, |told| told.state().name())
+            },
             source: if told.is_some() { "control" } else { "local" },
-            weight: told.map_or(100, |told| told.weight),
+            weight: if is_drained {
+                0
+            } else {
+                told.map_or(100, |told| told.weight)
+            },
             headroom: told.and_then(|told| told.left),
             dimension: binding.map(|bound| bound.dimension.clone()),
             value: read.map(|it| it.value).or_else(|| binding?.value),
             limit: read.map(|it| it.limit).or_else(|| binding?.limit),
             binding_for_ms: binding.map(|bound| bound.for_ms),
-            for_ms: told.map(|told| told.for_ms),
+            for_ms: match drain.filter(|_| is_drained) {
+                Some(drain) => Some(millis(drain.since)),
+                None => told.map(|told| told.for_ms),
+            },
             confidence: told.map(|told| told.confidence),
             guard: told.and_then(Told::guard).map(|guard| guard.name()),
-            beacon_age_ms: heard.map(|(at, _)| millis(now.since(*at))),
+            beacon_age_ms: self.heard.map(|heard| millis(now.since(heard))),
+            silent_for_ms: self.silent_for.map(millis),
             inflight: said.and_then(|said| said.inflight),
             completed_rps: load.map(|load| load.completed_rps),
             error_ratio: load.map(|load| load.error_ratio),
             release: said.map(|said| said.release.clone()),
-            drain: told.and_then(|told| told.drain.clone()),
+            drain: drain.map(|drain| Drained {
+                by: drain.by.clone(),
+                why: drain.why.clone(),
+                since_ms: Some(millis(drain.since)),
+                left_ms: drain.left.map(millis),
+                is_done: is_drained,
+            }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::health::{Dimension, Signal, State};
+    use tidegate_store::{Beacon, Fence, Node, Order, Stamp};
+
+    use super::super::verdict::Bound;
+    use super::*;
+
+    fn wall(ms: u64) -> Wall {
+        Wall::from_micros(1_790_000_000_000_000 + ms * 1_000)
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    /// What a leader published at 0, of these nodes.
+    fn issue(told: &[(&str, Told)]) -> Issue {
+        Issue {
+            now: wall(0),
+            stamp: Stamp {
+                fence: Fence(1),
+                generation: 1,
+                at: wall(0),
+                until: wall(3_000),
+            },
+            fleet: Word::default().encode(),
+            verdicts: (told.iter())
+                .map(|(node, told)| (name(node), told.encode()))
+                .collect(),
+        }
+    }
+
+    fn read(now: Wall, heard: &[&str], ordered: &[&str]) -> Beacons {
+        let at = Mono::from_millis(5_000);
+        let said = Said {
+            signals: vec![Signal::read(Dimension::Threads, 3.0, 10.0, at)],
+            ..Said::nothing()
+        };
+        Beacons {
+            now,
+            beacons: (heard.iter())
+                .map(|node| Beacon {
+                    node: Node {
+                        id: name(node),
+                        incarnation: 1,
+                    },
+                    at: now,
+                    said: said.encode(at),
+                })
+                .collect(),
+            orders: (ordered.iter())
+                .map(|node| Order {
+                    node: name(node),
+                    since: wall(0),
+                    until: None,
+                    said: Drain::encode("kim", Some("new disk")),
+                })
+                .collect(),
+        }
+    }
+
+    fn drained() -> Told {
+        Told {
+            age_ms: Some(400),
+            binding: Some(Bound {
+                dimension: "threads".to_owned(),
+                value: Some(2.0),
+                limit: Some(10.0),
+                for_ms: 700,
+            }),
+            drain: Some(Drained {
+                by: "kim".to_owned(),
+                why: None,
+                since_ms: Some(0),
+                left_ms: None,
+                is_done: true,
+            }),
+            ..Told::of(State::Unknown, 0)
+        }
+    }
+
+    #[test]
+    fn a_drained_node_is_shown_as_that_with_what_it_still_reads() {
+        for now in [wall(1_000), wall(40_000)] {
+            let seen = view(
+                Some(&issue(&[("a", drained())])),
+                &read(now, &["a"], &["a"]),
+            );
+
+            let node = &seen.nodes[0];
+            assert_eq!((node.state, node.weight), (DRAINED, 0));
+            let drain = node.drain.as_ref().unwrap();
+            assert_eq!((drain.by.as_str(), drain.is_done), ("kim", true));
+            assert_eq!(drain.since_ms, node.for_ms);
+        }
+        let seen = view(
+            Some(&issue(&[("a", drained())])),
+            &read(wall(1_000), &["a"], &["a"]),
+        );
+        let node = &seen.nodes[0];
+        assert_eq!(node.dimension.as_deref(), Some("threads"));
+        assert_eq!((node.value, node.limit), (Some(3.0), Some(10.0)));
+    }
+
+    #[test]
+    fn an_order_that_was_taken_back_drains_nobody_any_more() {
+        let seen = view(
+            Some(&issue(&[("a", drained())])),
+            &read(wall(500), &["a"], &[]),
+        );
+
+        let node = &seen.nodes[0];
+        assert_eq!((node.state, node.weight), ("unknown", 100));
+        assert_eq!(node.drain, None);
+    }
+
+    #[test]
+    fn who_is_silent_is_listed_with_since_when_also_when_nobody_leads() {
+        let silent = Told {
+            age_ms: Some(2_000),
+            ..Told::of(State::Unknown, 100)
+        };
+        let issue = issue(&[("a", silent)]);
+
+        let led = view(Some(&issue), &read(wall(1_000), &["b"], &[]));
+        let unled = view(Some(&issue), &read(wall(10_000), &["b"], &[]));
+        let later = view(Some(&issue), &read(wall(59_000), &["b"], &[]));
+
+        let of = |seen: &Outlook| {
+            let nodes = seen.nodes.iter();
+            let nodes = nodes.map(|node| (node.node.clone(), node.silent_for_ms));
+            nodes.collect::<Vec<_>>()
+        };
+        let other = ("b".to_owned(), None);
+        assert_eq!(of(&led), [("a".to_owned(), Some(3_000)), other.clone()]);
+        assert_eq!(of(&unled), [("a".to_owned(), Some(12_000)), other.clone()]);
+        assert!(led.fleet.is_some() && unled.fleet.is_none());
+        assert_eq!(of(&later), [other]);
+    }
+
+    #[test]
+    fn an_order_for_a_node_that_is_not_up_is_carried_out_when_it_comes() {
+        let seen = view(None, &read(wall(0), &[], &["a"]));
+
+        let node = &seen.nodes[0];
+        assert_eq!((node.state, node.weight), (DRAINED, 0));
+        assert_eq!((node.beacon_age_ms, node.silent_for_ms), (None, None));
     }
 }

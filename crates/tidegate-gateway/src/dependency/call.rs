@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use http::header::TRANSFER_ENCODING;
 use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 use tidegate_core::facts::{Class, Facts, GroupId, RouteId};
@@ -15,11 +14,12 @@ use tokio::time::timeout_at;
 
 use super::Dependency;
 use super::enter::{Entered, NoEntry, enter};
-use crate::body::{Body, Upload};
+use crate::body::{Body, BodyError, Upload};
 use crate::classify::{self, Malformed};
 use crate::context::Thread;
 use crate::forward;
-use crate::request::{answer, refusal_for};
+use crate::framing::FramingLog;
+use crate::request::{answer, body_refusal, refusal_for};
 use crate::upstream::UpstreamFailure;
 use crate::upstream::exchange::{NoAnswer, exchange};
 
@@ -29,12 +29,17 @@ use crate::upstream::exchange::{NoAnswer, exchange};
 pub(super) async fn call(
     thread: &Arc<Thread>,
     at: usize,
+    framing: &FramingLog,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let shared = &thread.shared;
     let dependency = &shared.dependencies[at];
+    if let Err(fault) = framing.next() {
+        thread.recorder.bad_request(fault);
+        return answer(Refusal::BadFraming, None);
+    }
     let (mut head, incoming) = request.into_parts();
-    if head.method == Method::CONNECT || !is_framed_plainly(&head.headers) {
+    if head.method == Method::CONNECT {
         thread.recorder.turned_away(Refusal::BadFraming);
         return answer(Refusal::BadFraming, None);
     }
@@ -77,7 +82,12 @@ pub(super) async fn call(
             token.made(!no_answer.came_before_sending());
             match no_answer {
                 NoAnswer::Failed(failure) => refuse(refusal_for(failure)),
-                NoAnswer::Client(_) => refuse(Refusal::BodyTimeout),
+                NoAnswer::Client(BodyError::ClientSilent) => refuse(Refusal::BodyTimeout),
+                NoAnswer::Client(_) => match body_refusal(framing) {
+                    // It was counted as work for a caller who had gone, and nobody hears the answer.
+                    Refusal::ClientGone => answer(Refusal::ClientGone, None),
+                    refusal => refuse(refusal),
+                },
             }
         }
         // The exchange goes on without its caller for as long as the dependency works.
@@ -116,16 +126,5 @@ fn facts(
         bytes: upload.bytes_kept_at_most(),
         cohort: 0,
         retry: classify::is_retry(headers, &mut ignored),
-    }
-}
-
-/// Whether the body is framed by a length, or by chunks and nothing else. What the engine has read is no riddle any
-/// more, but what is passed on says the same as what was read.
-fn is_framed_plainly(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => true,
-        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        (Some(_), Some(_)) => false,
     }
 }

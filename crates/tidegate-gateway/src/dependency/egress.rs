@@ -7,14 +7,16 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::CONNECTION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tidegate_http::local::{Bound, ListenError, SocketFile};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::time::sleep_until;
@@ -23,8 +25,9 @@ use tracing::warn;
 use super::call::call;
 use super::callers::{Caller, Callers};
 use super::{Dependency, EgressPlan};
-use crate::context::{Clock, Thread};
-use crate::link::Link;
+use crate::context::Thread;
+use crate::farewell;
+use crate::framing::{Framed, Framing, FramingLog, Phase};
 use crate::serve::{Due, Timeouts, Tracked};
 
 /// Bytes of a call's head.
@@ -51,11 +54,13 @@ enum Listener {
     Loopback(TcpListener),
 }
 
-/// Notes when a head begins to come.
-struct Heads<S> {
-    stream: S,
-    link: Arc<Link>,
-    clock: Clock,
+/// What ends a connection.
+enum End {
+    Engine(hyper::Result<()>),
+    /// A head that the engine does not see is to be refused.
+    Refused,
+    /// It is over without a word.
+    Cut,
 }
 
 impl Egress {
@@ -150,27 +155,30 @@ impl Calls {
             head: self.thread.shared.plan.listener.head_timeout,
             keep_alive: IDLE_TIMEOUT,
         };
-        let stream = Heads {
-            stream,
-            link: Arc::clone(link),
-            clock,
-        };
+        let (framing, log) = Framing::new(HEAD_BYTES_MAX, HEADERS_MAX);
+        let stream = Framed::new(stream, framing, Arc::clone(link), clock);
         let service = service_fn(|request| {
-            link.end_head();
             let exchange = link.begin(clock);
+            let log = &log;
             async move {
-                let response = call(&self.thread, self.dependency, request).await;
+                let mut response = call(&self.thread, self.dependency, log, request).await;
+                if log.is_out_of_step() {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
                 Ok::<_, Infallible>(response.map(|body| Tracked::new(body, exchange)))
             }
         });
         let mut connection = http1::Builder::new()
             .header_read_timeout(None)
-            .max_buf_size(HEAD_BYTES_MAX)
+            // One more than the scanner allows, which is to be the one that refuses.
+            .max_header_size(HEAD_BYTES_MAX + 1)
+            .max_buf_size(HEAD_BYTES_MAX + 1)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut timer = pin!(sleep_until(clock.instant(clock.now())));
         let (mut attended, mut head_seen, mut closing) = (false, false, None);
-        poll_fn(|cx| {
+        let end = poll_fn(|cx| {
             if !attended {
                 link.attend(cx.waker());
                 attended = true;
@@ -180,14 +188,16 @@ impl Calls {
                     closing = Some(clock.now());
                     Pin::new(&mut connection).graceful_shutdown();
                 }
-                // An error is an application that left or that speaks no HTTP: nothing that we could answer.
-                if Pin::new(&mut connection).poll(cx).is_ready() {
-                    return Poll::Ready(());
+                if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
+                    return Poll::Ready(End::Engine(ended));
+                }
+                if log.head_fault().is_some() && link.is_done() {
+                    return Poll::Ready(End::Refused);
                 }
                 // The engine waits for a first call whatever it is told.
                 let is_silent = link.idle_since() == Some(link.opened_at());
                 if closing.is_some() && is_silent && link.head_since().is_none() {
-                    return Poll::Ready(());
+                    return Poll::Ready(End::Cut);
                 }
                 // The timer was set when no head was on its way; that is due sooner.
                 let head_begins = link.head_since().is_some() && !head_seen;
@@ -197,7 +207,7 @@ impl Calls {
                 }
                 match timeouts.due(link, closing, clock.now()) {
                     Due::At(at) => timer.as_mut().reset(clock.instant(at)),
-                    Due::Cut(_) => return Poll::Ready(()),
+                    Due::Cut(_) => return Poll::Ready(End::Cut),
                     Due::Close => {
                         closing = Some(clock.now());
                         Pin::new(&mut connection).graceful_shutdown();
@@ -206,52 +216,34 @@ impl Calls {
             }
         })
         .await;
+        let framed = connection.into_parts().io.into_inner();
+        self.conclude(end, framed, &log).await;
     }
-}
 
-impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let has_come = buffer.filled().len() > before;
-        // What comes during a call is its body.
-        if has_come && self.link.idle_since().is_some() && self.link.head_since().is_none() {
-            self.link.begin_head(self.clock.now());
+    /// Counts what was wrong with the connection's last request, and sees to it that its caller reads so.
+    async fn conclude(
+        &self,
+        end: End,
+        framed: Framed<impl AsyncRead + AsyncWrite + Unpin>,
+        log: &FramingLog,
+    ) {
+        let engine = match &end {
+            End::Engine(ended) => ended.as_ref().err(),
+            End::Refused => None,
+            End::Cut => return,
+        };
+        let fault = farewell::fault_of(engine, log);
+        if let Some(fault) = fault {
+            self.thread.recorder.bad_request(fault);
         }
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let has_left = matches!(end, End::Engine(Err(_))) && fault.is_none();
+        let unread = framed.phase() != Phase::Between && !has_left;
+        let mut stream = framed.stream;
+        if let (End::Refused, Some(fault)) = (end, fault) {
+            farewell::refuse(&mut stream, fault).await;
+        }
+        if unread {
+            farewell::linger(&mut stream).await;
+        }
     }
 }

@@ -18,8 +18,9 @@ mod plan;
 pub(crate) mod tags;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use tidegate_core::rate::{BucketState, Short};
+use tidegate_core::rate::{BucketState, Price, Short};
 use tidegate_core::time::Mono;
 use tidegate_http::local::Listen;
 
@@ -28,6 +29,7 @@ pub(crate) use self::permits::{Held, take_back};
 pub use self::permits::{NoPermit, Permit, Permits, Used, Wanted};
 pub use self::plan::{DependencyPlan, EgressPlan, FleetDependency, PermitPlan};
 use crate::context::{Shared, Thread};
+use crate::heard::Source;
 use crate::rate::tick;
 
 /// One dependency with its state; its door is in [`Shared::apps`].
@@ -45,6 +47,7 @@ pub struct Dependency {
 pub(crate) struct Token {
     thread: Arc<Thread>,
     dependency: usize,
+    units: u64,
     made: bool,
 }
 
@@ -63,18 +66,20 @@ impl Dependency {
         }
     }
 
-    fn take(&self, now: Mono) -> Result<(), Short> {
+    /// Takes a token at `price`.
+    fn take(&self, now: Mono, price: Price) -> Result<u64, Short> {
         let Some((_, spec)) = &self.plan.rate else {
-            return Ok(());
+            return Ok(0);
         };
+        let units = price.of(1, spec.burst());
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        spec.take(&mut bucket, tick(now), 1).map(drop)
+        spec.take(&mut bucket, tick(now), units).map(|_| units)
     }
 
-    fn give_back(&self, now: Mono) {
+    fn give_back(&self, now: Mono, units: u64) {
         if let Some((_, spec)) = &self.plan.rate {
             let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-            spec.give_back(&mut bucket, tick(now), 1);
+            spec.give_back(&mut bucket, tick(now), units);
         }
     }
 }
@@ -82,10 +87,12 @@ impl Dependency {
 impl Token {
     /// Takes a token of the dependency at this place, or says how many microseconds to wait.
     fn take(thread: &Arc<Thread>, dependency: usize, now: Mono) -> Result<Self, u64> {
-        match thread.shared.dependencies[dependency].take(now) {
-            Ok(()) => Ok(Self {
+        let price = thread.shared.price_of(dependency);
+        match thread.shared.dependencies[dependency].take(now, price) {
+            Ok(units) => Ok(Self {
                 thread: Arc::clone(thread),
                 dependency,
+                units,
                 made: false,
             }),
             Err(Short::Wait { wait_us }) => Err(wait_us),
@@ -103,12 +110,38 @@ impl Drop for Token {
     fn drop(&mut self) {
         if !self.made {
             let shared = &self.thread.shared;
-            shared.dependencies[self.dependency].give_back(shared.clock.now());
+            shared.dependencies[self.dependency].give_back(shared.clock.now(), self.units);
         }
     }
 }
 
 impl Shared {
+    /// What a token takes now of the rate of the dependency at this place.
+    fn price_of(&self, dependency: usize) -> Price {
+        let follows = self.dependencies[dependency].plan.follows.as_ref();
+        follows.map_or(Price::FIXED, |plan| self.heard.price_of(dependency, plan).0)
+    }
+
+    /// The part of what may be asked of it that holds now, 0 to 1, and why; `None` where it follows nothing.
+    pub(crate) fn share_of(&self, dependency: usize) -> Option<(f64, Source)> {
+        let follows = self.dependencies[dependency].plan.follows.as_ref()?;
+        let (price, source) = self.heard.price_of(dependency, follows);
+        Some((f64::from(price.share()) / 1e3, source))
+    }
+
+    /// Has its door let in as many as the share is that was just heard of, for as long as that counts and is held.
+    pub(crate) fn follow_dependency(&self, dependency: usize, lasts: Duration) {
+        let plan = &self.dependencies[dependency].plan;
+        let (Some(follows), Some((share, _))) = (plan.follows, self.share_of(dependency)) else {
+            return;
+        };
+        let most = (f64::from(plan.concurrency()) * share).round() as u32;
+        let app = self.dependencies[dependency].app;
+        self.apps[app]
+            .gate
+            .cap(most, lasts.saturating_add(follows.hold));
+    }
+
     /// The place of the dependency of this name.
     fn dependency(&self, name: &str) -> Option<usize> {
         let mut all = self.dependencies.iter();

@@ -58,9 +58,9 @@ pub struct Permit {
 pub enum NoPermit {
     /// There is no such dependency.
     NoDependency,
-    /// There are never so many calls at once.
+    /// Calls of the class never have so many slots at once.
     TooHeavy {
-        /// But so many.
+        /// But so many, 1 or more.
         most: u32,
     },
     /// Not now.
@@ -166,7 +166,7 @@ async fn acquire(thread: &Arc<Thread>, wanted: &Wanted) -> Result<Permit, NoPerm
         return Err(NoPermit::NoDependency);
     };
     let plan = &shared.dependencies[at].plan;
-    let most = plan.concurrency();
+    let most = plan.weight_max(wanted.class);
     if wanted.weight.get() > most {
         return Err(NoPermit::TooHeavy { most });
     }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use tidegate_core::facts::Class;
 use tidegate_core::rate::permits::Terms;
 use tidegate_core::rate::share::OnLoss;
-use tidegate_core::rate::{BucketSpec, Rate};
+use tidegate_core::rate::{BucketSpec, Price, Rate};
 use tidegate_http::local::Listen;
 
+use crate::heard::FollowPlan;
 use crate::plan::AppPlan;
 
 /// Something that applications call, and what may be asked of it.
@@ -17,12 +19,14 @@ pub struct DependencyPlan {
     pub app: AppPlan,
     /// Where applications call it through us.
     pub egress: Option<EgressPlan>,
-    /// How many calls there may be over time, on this node.
+    /// How many calls there may be over time, on this node; in units of a token where that follows something.
     pub rate: Option<(Rate, BucketSpec)>,
     /// Longest wait for others to finish; zero for none.
     pub wait_max: Duration,
     /// Permits for calls that do not pass through us.
     pub permits: PermitPlan,
+    /// How its concurrency and its rate follow what is left of it; `None` where they stay what they are.
+    pub follows: Option<FollowPlan>,
     /// How the calls under way are counted over all gateways; `None` for those of this gateway alone.
     pub fleet: Option<FleetDependency>,
 }
@@ -62,6 +66,11 @@ impl DependencyPlan {
         &self.app.name
     }
 
+    /// What a token takes of its rate when everything is left.
+    pub const fn unit(&self) -> Price {
+        FollowPlan::unit(self.follows.as_ref())
+    }
+
     /// Calls that may be under way at once.
     pub const fn concurrency(&self) -> u32 {
         match self.app.limit {
@@ -69,5 +78,13 @@ impl DependencyPlan {
             // The door of a dependency has no other.
             _ => u32::MAX,
         }
+    }
+
+    /// The most that a permit of `class` can ever weigh: what nobody else keeps for themselves here, and over all gateways.
+    pub fn weight_max(&self, class: Class) -> u32 {
+        let here = &self.app.admission.bulkheads;
+        let here = here.most(self.concurrency(), class);
+        let together = self.fleet.map_or(u64::MAX, |fleet| fleet.terms.most(class));
+        here.min(u32::try_from(together).unwrap_or(u32::MAX))
     }
 }

@@ -33,6 +33,20 @@ impl Source {
                 door.gate.snapshot().limit,
             )?;
         }
+        let shared = self.shared();
+        let following: Vec<_> = (shared.iter())
+            .flat_map(|shared| {
+                let all = shared.dependencies.iter().enumerate();
+                all.filter_map(|(at, it)| Some((it.plan.name(), shared.share_of(at)?)))
+            })
+            .collect();
+        if !following.is_empty() {
+            let help = "Part of what may be asked of a dependency that holds now, where it follows what is left of it";
+            let mut rows = gauge(encoder, "tidegate_dependency_share_ratio", help)?;
+            for (name, (share, _)) in following {
+                rows.gauge(&[("dependency", name)], share)?;
+            }
+        }
         let help = "Calls to a dependency that are under way";
         let mut rows = gauge(encoder, "tidegate_dependency_in_flight", help)?;
         for &(_, door) in &doors {

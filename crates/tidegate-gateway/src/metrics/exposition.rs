@@ -62,6 +62,11 @@ impl Exposition {
 
 impl Collector for Source {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let listener = self.shared().map(|shared| &shared.plan.listener);
+        if listener.is_some_and(|listener| listener.address.is_none()) {
+            // Nothing is carried: zeros would say that nothing came.
+            return self.others(&mut encoder);
+        }
         self.admissions(&mut encoder)?;
         self.shadow(&mut encoder)?;
         self.work(&mut encoder)?;
@@ -381,6 +386,24 @@ impl Source {
         let mut rows = gauge(encoder, "tidegate_level", help)?;
         for (_, app, name) in self.apps() {
             rows.gauge(&[("app", name)], app.gate.snapshot().level.classes())?;
+        }
+        let slowed: Vec<_> = self
+            .apps()
+            .filter_map(|(_, app, name)| Some((name, app.gate.slowed()?)))
+            .collect();
+        if slowed.is_empty() {
+            return Ok(());
+        }
+        let help = "Share of the usual that is let in because the whole fleet is to let in less";
+        let mut rows = gauge(encoder, "tidegate_fleet_slow_ratio", help)?;
+        for &(name, (share, _)) in &slowed {
+            rows.gauge(&[("app", name)], share)?;
+        }
+        let help =
+            "Classes that are let in by that, from critical on, the one that is cut as a part";
+        let mut rows = gauge(encoder, "tidegate_fleet_slow_level", help)?;
+        for (name, (_, level)) in slowed {
+            rows.gauge(&[("app", name)], level.classes())?;
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::exposition::{Source, counter, gauge};
 use super::{Cell, RateCells};
-use crate::rate::{FleetTally, LimitTally};
+use crate::heard::Source as Follows;
+use crate::rate::{FleetTally, LimitTally, Rates};
 
 /// Where a count of a limit is.
 type CellOf = fn(&RateCells) -> &Cell;
@@ -52,11 +53,37 @@ impl Source {
         for &(at, name) in &limits {
             rows.count(&[("limit", name)], rates.keys(at).forgotten)?;
         }
+        shares(encoder, rates)?;
         match rates.fleet_tally() {
             Some(tally) => fleet(encoder, &tally, &limits),
             None => Ok(()),
         }
     }
+}
+
+/// Where the limits are that follow the headroom of the fleet.
+fn shares(encoder: &mut DescriptorEncoder<'_>, rates: &Rates) -> fmt::Result {
+    let following: Vec<_> = (rates.limits().iter())
+        .filter_map(|limit| Some((limit.plan.name.as_str(), rates.share(limit)?)))
+        .collect();
+    if following.is_empty() {
+        return Ok(());
+    }
+    let help = "Part of the rate of a limit that holds now, where it follows the fleet's headroom";
+    let mut rows = gauge(encoder, "tidegate_rate_share_ratio", help)?;
+    for &(name, (share, _)) in &following {
+        rows.gauge(&[("limit", name)], share)?;
+    }
+    let help =
+        "Why that part holds: 1 for what was told, for what was told last, or for nobody's word";
+    let mut rows = gauge(encoder, "tidegate_rate_share_source", help)?;
+    for &(name, (_, by)) in &following {
+        for source in Follows::ALL {
+            let labels = [("limit", name), ("source", source.name())];
+            rows.gauge(&labels, u32::from(by == source))?;
+        }
+    }
+    Ok(())
 }
 
 /// Those of the limits that hold over all gateways.

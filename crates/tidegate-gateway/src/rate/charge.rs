@@ -1,8 +1,10 @@
 //! What a request has spent of its limits, until it is known whether the application gets to see it.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, Response};
 use tidegate_core::rate::set::Standing;
-use tidegate_core::rate::{Short, Tick};
+use tidegate_core::rate::{Price, Short, Tick};
 use tidegate_http::quota::{self, Left, Policy};
 use tidegate_http::refusal::Refusal;
 use tidegate_store::limits::{self, Few, Said, Settled};
@@ -91,7 +93,7 @@ impl<'t> Charge<'t> {
             let hash = wants.key_hash();
             let words = || shared.rates.in_words(its, asked, trusted, hash);
             let (sample, amount) = match which {
-                Which::Spent => (&its.spent, want.cost),
+                Which::Spent => (&its.spent, want.price.tokens(want.cost)),
                 Which::Refused => (&its.refused, 1),
             };
             sample.count((want.key, want.standing), amount, now, words);
@@ -116,7 +118,10 @@ impl<'t> Charge<'t> {
                     recorder.rate_refused(limit);
                     sample(limit, Which::Refused);
                 }
-                Err(Refused::by_fleet(denied))
+                let price = wants
+                    .of(denied.binding)
+                    .map_or(Price::FIXED, |want| want.price);
+                Err(Refused::by_fleet(denied, price))
             }
         }
     }
@@ -142,7 +147,7 @@ impl<'t> Charge<'t> {
         Err(Refused {
             violated: refused,
             binding: wanted.limits[binding],
-            left: left(answer.said[binding]),
+            left: left(answer.said[binding], wanted.prices[binding]),
             lacks_store: false,
         })
     }
@@ -157,15 +162,17 @@ impl<'t> Charge<'t> {
     pub(crate) fn answered(&mut self, headers: &HeaderMap) {
         let shared = &self.thread.shared;
         let ignored = |header| self.thread.recorder.malformed(header);
-        let cost = |limit: u16, taken: u64| -> Option<u64> {
+        let cost = |limit: u16, taken: u64, price: Price| -> Option<u64> {
             let limit = &shared.rates.limits()[usize::from(limit)];
             let used = limit.cost_by_answer(headers, ignored)?;
+            // At the price that it had when it came: what it took then is what it is compared with.
+            let used = price.of(used, limit.spec.most());
             // More debt than a burst is not kept, and so much more is enough for it from wherever it is.
             Some(used.min(taken.saturating_add(limit.spec.most().saturating_mul(2))))
         };
         if let Some(fleet) = &shared.rates.fleet {
             for held in self.held.drain(..) {
-                if let Some(used) = cost(held.limit, held.cost) {
+                if let Some(used) = cost(held.limit, held.cost, held.price) {
                     fleet.settle(&held, used);
                 }
             }
@@ -175,14 +182,15 @@ impl<'t> Charge<'t> {
                 .limits
                 .iter()
                 .zip(&from.asked)
-                .filter_map(|(&limit, asked)| {
+                .zip(&from.prices)
+                .filter_map(|((&limit, asked), &price)| {
                     Some(Settled {
                         key: asked.key,
                         tag: asked.tag,
                         spec: asked.spec,
                         at,
                         taken: asked.cost,
-                        used: cost(limit, asked.cost)?,
+                        used: cost(limit, asked.cost, price)?,
                     })
                 });
             let settled: Few<Settled<'_>> = settled.collect();
@@ -209,7 +217,8 @@ fn count(
 ) -> Few<u16> {
     let (recorder, shared) = (&thread.recorder, &thread.shared);
     let mut refused = Few::new();
-    for ((&at, asked), said) in wanted.limits.iter().zip(&wanted.asked).zip(&answer.said) {
+    let limits = wanted.limits.iter().zip(&wanted.prices);
+    for (((&at, price), asked), said) in limits.zip(&wanted.asked).zip(&answer.said) {
         let limit = &shared.rates.limits()[usize::from(at)];
         let (trusted, hash) = (&shared.plan.trusted, &shared.rates.key_hash);
         let words = || shared.rates.in_words(limit, request, trusted, hash);
@@ -217,7 +226,7 @@ fn count(
         match said {
             Said::Passes { .. } if answer.passes() => {
                 recorder.rate_passed(at);
-                limit.spent.count(key, asked.cost, now, words);
+                limit.spent.count(key, price.tokens(asked.cost), now, words);
             }
             Said::Passes { .. } | Said::Unasked => {}
             Said::Short { .. } => {
@@ -236,10 +245,10 @@ fn count(
 }
 
 /// What the limit that binds has left.
-fn left(said: Said) -> Left {
+fn left(said: Said, price: Price) -> Left {
     match said {
         Said::Short { short, remaining } => Left {
-            remaining,
+            remaining: price.tokens(remaining),
             wait_s: match short {
                 Short::Wait { wait_us } => Some(wait_us.div_ceil(1_000_000)),
                 Short::Never => None,
@@ -281,7 +290,7 @@ impl Drop for Charge<'_> {
 }
 
 impl Refused {
-    fn by_fleet(denied: fleet::Denied) -> Self {
+    fn by_fleet(denied: fleet::Denied, price: Price) -> Self {
         let wait_s = match denied.short {
             Some(Short::Wait { wait_us }) => Some(wait_us.div_ceil(1_000_000)),
             Some(Short::Never) => None,
@@ -291,7 +300,7 @@ impl Refused {
             violated: denied.violated.into_iter().collect(),
             binding: denied.binding,
             left: Left {
-                remaining: denied.remaining,
+                remaining: price.tokens(denied.remaining),
                 wait_s,
             },
             lacks_store: denied.short.is_none(),
@@ -316,14 +325,16 @@ impl Refused {
             // Nobody is over a limit as far as is known.
             return request::answer(refusal, self.left.wait_s);
         }
-        let limits = thread.shared.rates.limits();
-        let policy = |at: u16| -> &Policy { &limits[usize::from(at)].policy };
-        let violated = || self.violated.iter().map(|&at| policy(at));
+        let rates = &thread.shared.rates;
+        let policy = |at: u16| rates.policy(&rates.limits()[usize::from(at)]);
+        let policies: Few<Cow<'_, Policy>> = self.violated.iter().map(|&at| policy(at)).collect();
+        let violated = || policies.iter().map(|policy| &**policy);
         let mut response = Response::new(Body::full(quota::body(refusal, violated())));
         *response.status_mut() = refusal.status();
         let headers = response.headers_mut();
         *headers = refusal.headers(self.left.wait_s);
-        quota::add_headers(headers, violated(), policy(self.binding), self.left);
+        let binding = policy(self.binding);
+        quota::add_headers(headers, violated(), &binding, self.left);
         response
     }
 }

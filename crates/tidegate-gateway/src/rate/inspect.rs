@@ -4,19 +4,17 @@ mod fleet;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tidegate_core::rate::key::Part;
 use tidegate_core::rate::set::Standing;
-use tidegate_core::rate::{Short, Tick};
+use tidegate_core::rate::{Price, Short, Tick};
 use tidegate_store::limits::{Asked, Said};
 
 use super::sample::{Candidate, Sample};
-use super::words::{self, BadKey};
-use super::{Limit, Rates, here};
+use super::words::{self, BadKey, KEY_QUERY_BYTES_MAX};
+use super::{Instead, Limit, Rates, here, in_writing};
 
 /// An answer: its status, and what it says as JSON.
 pub(crate) type Reply = (StatusCode, Value);
-
-/// Longest query that is read, in bytes.
-const QUERY_BYTES_MAX: usize = 8_192;
 
 /// What is asked of a limit.
 enum Question {
@@ -58,6 +56,13 @@ pub(crate) async fn answer(
         let detail = format!("there is no limit {name}; /status.json lists them");
         return problem(StatusCode::NOT_FOUND, "no_such_limit", &detail);
     };
+    if query.len() > KEY_QUERY_BYTES_MAX {
+        let detail = format!(
+            "the key has {} bytes as it is sent, and {KEY_QUERY_BYTES_MAX} are the most",
+            query.len()
+        );
+        return problem(StatusCode::BAD_REQUEST, "invalid_key", &detail);
+    }
     let Some(key) = key(query) else {
         let detail =
             "a key is written as key=PART&key=PART, with absent for a part that a request lacks";
@@ -65,7 +70,10 @@ pub(crate) async fn answer(
     };
     // A key may have another limit in its place, and then that is meant.
     let at = match words::read(&limit.plan, &key) {
-        Ok(parts) => usize::from(rates.overriding(at as u16, &parts)),
+        Ok(parts) => match rates.meant(at, &parts) {
+            Ok(at) => at,
+            Err(of) => return not_overridden(limit, of),
+        },
         Err(_) => at,
     };
     let limit = &rates.limits[at];
@@ -87,6 +95,23 @@ fn no_key(bad: &BadKey) -> Reply {
     problem(StatusCode::BAD_REQUEST, "invalid_key", &bad.to_string())
 }
 
+/// That `limit` holds in place of another one, and not for the key that was given.
+fn not_overridden(limit: &Limit, of: &Instead) -> Reply {
+    let own: Vec<_> = of
+        .key
+        .iter()
+        .map(|part| in_writing(part.as_deref()))
+        .collect();
+    let detail = format!(
+        "{} holds for {} alone, in place of {}; ask {} for other keys",
+        limit.plan.name,
+        own.join(" "),
+        of.name,
+        of.name
+    );
+    problem(StatusCode::BAD_REQUEST, "not_in_override", &detail)
+}
+
 /// An answer that says why there is none.
 pub(crate) fn problem(status: StatusCode, reason: &str, detail: &str) -> Reply {
     let said = json!({
@@ -100,6 +125,19 @@ pub(crate) fn problem(status: StatusCode, reason: &str, detail: &str) -> Reply {
 }
 
 impl Rates {
+    /// The place of the limit that holds for this key of limit `at`.
+    ///
+    /// An error where that is one that holds for another key alone: in place of what.
+    fn meant(&self, at: usize, parts: &[Part<'_>]) -> Result<usize, &Instead> {
+        let instead = self.limits[at].plan.instead.as_ref();
+        let asked = instead.map_or(at, |instead| instead.of);
+        let found = usize::from(self.overriding(asked as u16, parts));
+        match instead {
+            Some(instead) if found != at => Err(instead),
+            _ => Ok(found),
+        }
+    }
+
     fn show(
         &self,
         at: usize,
@@ -108,7 +146,7 @@ impl Rates {
         now: Tick,
     ) -> Result<Value, BadKey> {
         let (plan, counts) = (&limit.plan, self.keys(at));
-        let mut said = limit.said();
+        let mut said = self.said(limit);
         said["keys"] = counts.kept.into();
         said["evicted"] = counts.forgotten.into();
         if !key.is_empty() || words::names(plan).is_empty() {
@@ -162,11 +200,12 @@ impl Rates {
 
     /// What is used of a key.
     fn state(&self, limit: &Limit, key: u128, standing: Standing, now: Tick) -> Value {
+        let price = self.price(limit);
         let asked = Asked {
             key,
             tag: here(),
             spec: &limit.spec,
-            cost: limit.usual_cost(),
+            cost: price.of(limit.usual_cost(), limit.spec.most()),
             standing,
         };
         let answer = self.table.ask(&[asked], now);
@@ -175,7 +214,24 @@ impl Rates {
             Said::Short { short, remaining } => (remaining, wait_ms(short)),
             Said::Unasked => unreachable!("nobody else was asked"),
         };
-        state_json(standing, limit.spec.most(), remaining, wait)
+        state_json(
+            standing,
+            limit.spec.most(),
+            remaining,
+            wait,
+            (limit.plan.unit(), price),
+        )
+    }
+
+    /// What a limit is, and what of it holds now.
+    fn said(&self, limit: &Limit) -> Value {
+        let mut said = limit.said();
+        if let Some((share, source)) = self.share(limit) {
+            said["share"] = share.into();
+            said["share_by"] = source.name().into();
+            said["rate_now"] = self.price(limit).rate(limit.plan.rate).to_string().into();
+        }
+        said
     }
 
     /// As what requests meet the limit: in applications that enforce it, in those that do not, or in both.
@@ -199,11 +255,18 @@ impl Rates {
 }
 
 /// What is used of a key.
-fn state_json(standing: Standing, most: u64, remaining: u64, wait_ms: Option<u64>) -> Value {
+/// What is used is in tokens at the rate that is written, and what remains at the present one, whose `prices` these are.
+fn state_json(
+    standing: Standing,
+    most: u64,
+    remaining: u64,
+    wait_ms: Option<u64>,
+    (unit, price): (Price, Price),
+) -> Value {
     json!({
         "shadow": standing == Standing::Shadow,
-        "used": most.saturating_sub(remaining),
-        "remaining": remaining,
+        "used": unit.tokens(most.saturating_sub(remaining)),
+        "remaining": price.tokens(remaining),
         "wait_ms": wait_ms,
     })
 }
@@ -232,7 +295,7 @@ impl Limit {
             "limit": plan.name,
             "algorithm": plan.algorithm.name(),
             "rate": plan.rate.to_string(),
-            "most": self.spec.most(),
+            "most": plan.unit().tokens(self.spec.most()),
             "cost": self.usual_cost(),
             "shadow": plan.standing == Standing::Shadow,
             "apps": plan.apps,
@@ -254,9 +317,6 @@ impl Limit {
 
 /// The parts of a key in a query: `key=a%20b&absent`.
 fn key(query: &str) -> Option<Vec<Option<String>>> {
-    if query.len() > QUERY_BYTES_MAX {
-        return None;
-    }
     let members = query.split('&').filter(|member| !member.is_empty());
     let parts = members.map(|member| match member.split_once('=') {
         Some(("key", part)) => decoded(part).map(Some),

@@ -15,6 +15,7 @@ mod token;
 mod who;
 mod words;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::IntErrorKind;
@@ -24,7 +25,7 @@ use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use tidegate_core::rate::key::{Part, Prefix, PrefixLengths};
 use tidegate_core::rate::set::Standing;
-use tidegate_core::rate::{Spec, Tick};
+use tidegate_core::rate::{Price, Spec, Tick};
 use tidegate_core::session::SlotTag;
 use tidegate_core::time::Mono;
 use tidegate_http::quota::Policy;
@@ -44,9 +45,11 @@ pub use self::token::{BadTokenKeys, TokenKeys, TokenPlan};
 pub(crate) use self::who::Bearer;
 use self::who::{ApiKeys, KeyHash, Who};
 use self::words::Words;
+pub use self::words::{KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, in_writing, part_written};
 use crate::classify::Malformed;
 use crate::cohort;
 use crate::context::{Clock, Conn};
+use crate::heard::{Heard, Source};
 use crate::plan::{AppPlan, Plan, RoutePlan};
 
 /// Places of each shard of the table that are looked at for what is full again, once a second.
@@ -65,13 +68,15 @@ pub struct Rates {
     key_hash: KeyHash,
     /// Those that hold over all gateways.
     fleet: Option<Fleet>,
+    /// What limits go by that follow the headroom of the fleet.
+    heard: Arc<Heard>,
 }
 
 /// One limit, ready for use.
 pub(crate) struct Limit {
     pub(crate) plan: LimitPlan,
     pub(crate) policy: Policy,
-    /// What it allows. Its place in memory is its name in the table.
+    /// What it allows, as it is counted. Its place in memory is its name in the table.
     spec: Arc<Spec>,
     keys: RateKeys,
     /// The keys that its states in the shadow have: what an application in shadow mode uses up, no other must lack.
@@ -105,6 +110,8 @@ pub(crate) struct Wanted<'r> {
     pub(crate) limits: Few<u16>,
     /// What each of them is asked for, in the same order.
     pub(crate) asked: Few<limits::Asked<'r>>,
+    /// What a token takes of each, in the same order.
+    pub(crate) prices: Few<Price>,
 }
 
 impl Wanted<'_> {
@@ -114,6 +121,8 @@ impl Wanted<'_> {
         self.limits.retain(|_| places.next().is_some_and(&is_one));
         let mut places = 0..;
         self.asked.retain(|_| places.next().is_some_and(&is_one));
+        let mut places = 0..;
+        self.prices.retain(|_| places.next().is_some_and(&is_one));
         self
     }
 }
@@ -138,7 +147,12 @@ pub(crate) struct Asked<'r> {
 impl Rates {
     /// The limits of `plan`, none of which has been used. Those of the fleet hold only with `sharing`; without it
     /// they let everything pass.
-    pub(crate) fn new(plan: &Plan, sharing: Option<Sharing>, clock: Clock) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        sharing: Option<Sharing>,
+        clock: Clock,
+        heard: Arc<Heard>,
+    ) -> Self {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the system has random bytes once it is up");
         let secret = RateSecret::new(bytes);
@@ -162,6 +176,7 @@ impl Rates {
             key_hash: KeyHash::new(bytes),
             limits,
             fleet: sharing.and_then(|sharing| Fleet::start(&plan.rates, sharing, clock)),
+            heard,
         }
     }
 
@@ -175,6 +190,27 @@ impl Rates {
         if let Some(fleet) = &self.fleet {
             fleet.close();
         }
+    }
+
+    /// What a token takes of `limit` now.
+    fn price(&self, limit: &Limit) -> Price {
+        let follows = limit.plan.follows.as_ref();
+        follows.map_or(Price::FIXED, |plan| self.heard.price(plan).0)
+    }
+
+    /// The part of the rate of `limit` that holds now, 0 to 1, and why; `None` for one that follows nothing.
+    pub(crate) fn share(&self, limit: &Limit) -> Option<(f64, Source)> {
+        let (price, source) = self.heard.price(limit.plan.follows.as_ref()?);
+        Some((f64::from(price.share()) / 1e3, source))
+    }
+
+    /// What clients are told of `limit`: what of it holds now.
+    fn policy<'l>(&self, limit: &'l Limit) -> Cow<'l, Policy> {
+        if limit.plan.follows.is_none() {
+            return Cow::Borrowed(&limit.policy);
+        }
+        let rate = self.price(limit).rate(limit.plan.rate);
+        Cow::Owned(Policy::new(&limit.plan.name, rate.tokens, rate.period_us))
     }
 
     pub(crate) fn limits(&self) -> &[Limit] {
@@ -219,12 +255,14 @@ impl Rates {
                 Absent::Deny if !complete => spec = &self.deny,
                 _ => {}
             }
+            let price = self.price(limit);
             wanted.limits.push(at);
+            wanted.prices.push(price);
             wanted.asked.push(limits::Asked {
                 tag: here(),
                 key: limit.keys_in(standing).key(parts),
                 spec,
-                cost: limit.cost(asked, &ignored),
+                cost: price.of(limit.cost(asked, &ignored), limit.spec.most()),
                 standing,
             });
         }
@@ -276,7 +314,10 @@ impl Rates {
             let deny = !complete && limit.plan.absent == Absent::Deny;
             let parts = &parts[..limit.plan.key.len()];
             let at = self.overriding(at, parts);
-            wants.add(at, standing, parts, limit.cost(asked, &ignored), deny);
+            let limit = &self.limits[usize::from(at)];
+            let price = self.price(limit);
+            let cost = price.of(limit.cost(asked, &ignored), limit.spec.most());
+            wants.add(at, standing, parts, (cost, price), deny);
         }
         wants
     }
@@ -287,14 +328,24 @@ fn table(limits: &[Limit], keys_max: usize) -> LimitTable {
     LimitTable::counting(LimitTablePlan::for_keys(keys_max as u64), &specs)
 }
 
-/// Whether `key` is one of the limit `plan`: its parts in their order, constants left out, `None` for one that a request lacks.
+/// The `key` of the limit `plan` as the limit counts by it, such as the network that an address is in: its parts in their
+/// order, constants left out, `None` for one that a request lacks.
 ///
 /// # Errors
 ///
-/// Why it is none, in words.
-pub fn check_key(plan: &LimitPlan, key: &[Option<String>]) -> Result<(), String> {
-    let read = words::read(plan, key);
-    read.map(drop).map_err(|bad| bad.to_string())
+/// Why it is no key of it, in words.
+pub fn counted_key(
+    plan: &LimitPlan,
+    key: &[Option<String>],
+) -> Result<Vec<Option<String>>, String> {
+    let parts = words::read(plan, key).map_err(|bad| bad.to_string())?;
+    let counted = plan.key.iter().zip(parts).filter(|(it, _)| it.is_said());
+    let words = key.iter().zip(counted);
+    let words = words.map(|(word, (_, part))| match part {
+        Part::Address(network) => Some(network.to_string()),
+        _ => word.clone(),
+    });
+    Ok(words.collect())
 }
 
 /// Notes which limits hold in place of others, and for which of their keys.
@@ -340,7 +391,7 @@ impl Limit {
     fn new(plan: &LimitPlan, secret: &RateSecret) -> Self {
         Self {
             policy: Policy::new(&plan.name, plan.rate.tokens, plan.rate.period_us),
-            spec: Arc::new(plan.spec),
+            spec: Arc::new(plan.counted().unwrap_or(plan.spec)),
             keys: secret.limit(&plan.name),
             shadow_keys: secret.limit(&shadow_name(&plan.name)),
             plan: plan.clone(),

@@ -3,10 +3,11 @@
 use http::HeaderName;
 use ipnet::IpNet;
 use tidegate_core::rate::set::Standing;
-use tidegate_core::rate::{Algorithm, Rate, Spec};
+use tidegate_core::rate::{Algorithm, Price, Rate, Spec, SpecError};
 
 use super::fleet::FleetPlan;
 use super::token::TokenPlan;
+use crate::heard::FollowPlan;
 use crate::plan::{AppPlan, Mode, RoutePlan};
 
 /// The most limits of one gateway.
@@ -78,6 +79,8 @@ pub struct LimitPlan {
     pub standing: Standing,
     /// When it is asked.
     pub stage: Stage,
+    /// How its rate follows the headroom of the fleet; `None` for one that stays what it is.
+    pub follows: Option<FollowPlan>,
     /// How it holds over all gateways; `None` for a limit of this node alone.
     pub fleet: Option<FleetPlan>,
     /// Whose limit it is and in place of which other; `None` for one that stands for itself.
@@ -91,7 +94,7 @@ pub struct Instead {
     pub of: usize,
     /// Its name.
     pub name: String,
-    /// The key, as [`check_key`](super::check_key) takes it.
+    /// The key, as [`counted_key`](super::counted_key) has it.
     pub key: Vec<Option<String>>,
 }
 
@@ -176,6 +179,23 @@ impl Cost {
 }
 
 impl LimitPlan {
+    /// As it is counted: in units of a token where its rate follows something.
+    ///
+    /// # Errors
+    ///
+    /// When so many units cannot be counted exactly.
+    pub fn counted(&self) -> Result<Spec, SpecError> {
+        match self.follows {
+            Some(_) => self.spec.in_units(),
+            None => Ok(self.spec),
+        }
+    }
+
+    /// What a token takes of it at the rate that is written.
+    pub const fn unit(&self) -> Price {
+        FollowPlan::unit(self.follows.as_ref())
+    }
+
     /// Whether requests for this route of this application meet it.
     pub fn applies_to(&self, app: &AppPlan, route: &RoutePlan) -> bool {
         (self.apps.is_empty() || self.apps.contains(&app.name))

@@ -23,6 +23,7 @@ pub(super) fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
         routes: Vec::new(),
         standing: Standing::Enforced,
         stage: Stage::Edge,
+        follows: None,
         fleet: None,
         instead: None,
     }
@@ -38,6 +39,7 @@ fn rates(plan: &LimitPlan) -> Rates {
         who: Who::new(&RatePlan::default(), Clock::start()),
         key_hash: KeyHash::new([7; 16]),
         fleet: None,
+        heard: Arc::new(Heard::new(Clock::start(), std::iter::empty())),
     }
 }
 

@@ -5,6 +5,7 @@
 //! not verify, has ended or is for somebody else says nothing about who asks; it is for the application to refuse it.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
+use ring::agreement::{self, ECDH_P256, EphemeralPrivateKey};
+use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };
@@ -28,6 +31,12 @@ const TOKEN_BYTES_MAX: usize = 8 * 1024;
 const KEYS_MAX: usize = 64;
 /// A token is held against so many keys at most: each takes up to a tenth of a millisecond.
 const KEYS_TRIED_MAX: usize = 4;
+/// What bits the modulus of an RSA key may have (RFC 7518, 3.3, and what the verifier bears).
+const RSA_BITS: RangeInclusive<usize> = 2_048..=8_192;
+/// And what its exponent may be, if it is odd.
+const RSA_EXPONENTS: RangeInclusive<u64> = 3..=(1 << 33) - 1;
+const BAD_EXPONENT: &str =
+    "its e, the exponent, is not odd and from 3 to 2^33 - 1; 65537, AQAB, is usual";
 /// Least bytes of a secret: as many as its hash has (RFC 7518, 3.2).
 const SECRET_BYTES_MIN: usize = 32;
 
@@ -62,7 +71,7 @@ pub enum BadTokenKeys {
     #[error("it has {0} keys, and {KEYS_MAX} are the most")]
     TooMany(usize),
     /// A key for one of our algorithms is not what such a key is.
-    #[error("key number {0} is for {1} and will not do: {2}")]
+    #[error("key number {0} of `keys` is for {1} and will not do: {2}")]
     Key(usize, &'static str, &'static str),
     /// None of the keys is for one of our algorithms.
     #[error("it has no key for HS256, RS256 or ES256")]
@@ -185,10 +194,9 @@ impl Jwk {
             }
             "RS256" => {
                 let modulus = number(&self.n, "it has no n")?;
-                if !(256..=1024).contains(&modulus.len()) {
-                    return Err("its modulus has not 2048 to 8192 bits");
-                }
-                Ok(Material::Rsa(modulus, number(&self.e, "it has no e")?))
+                let exponent = number(&self.e, "it has no e")?;
+                check_rsa(&modulus, &exponent)?;
+                Ok(Material::Rsa(modulus, exponent))
             }
             _ => {
                 let (x, y) = (
@@ -198,10 +206,48 @@ impl Jwk {
                 if x.len() != 32 || y.len() != 32 {
                     return Err("its x and y have not 32 bytes each");
                 }
-                Ok(Material::Point([&[4][..], &x, &y].concat()))
+                let point = [&[4][..], &x, &y].concat();
+                match is_on_curve(&point) {
+                    true => Ok(Material::Point(point)),
+                    false => Err("its x and y are no point of P-256"),
+                }
             }
         }
     }
+}
+
+/// Whether these, which begin with no zeros, are what the verifier takes for a key: what it does not, it would say of each
+/// token and not of the key.
+fn check_rsa(modulus: &[u8], exponent: &[u8]) -> Result<(), &'static str> {
+    let bits = modulus.first().map_or(0, |first| {
+        modulus.len() * 8 - first.leading_zeros() as usize
+    });
+    if !RSA_BITS.contains(&bits) {
+        return Err("its n, the modulus, has not 2048 to 8192 bits");
+    }
+    let is_odd = |number: &[u8]| number.last().is_some_and(|last| last % 2 == 1);
+    if !is_odd(modulus) {
+        return Err("its n, the modulus, is even, so it is no product of two primes");
+    }
+    if exponent.len() > size_of::<u64>() || !is_odd(exponent) {
+        return Err(BAD_EXPONENT);
+    }
+    let exponent = exponent
+        .iter()
+        .fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+    match RSA_EXPONENTS.contains(&exponent) {
+        true => Ok(()),
+        false => Err(BAD_EXPONENT),
+    }
+}
+
+/// Whether the verifier takes this, uncompressed, for a point of P-256. It does not say so without a signature; whoever
+/// agrees on a key with the point reads it by the same rules and does.
+fn is_on_curve(point: &[u8]) -> bool {
+    let ours = EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new());
+    let ours = ours.expect("the system has random bytes once it is up");
+    let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, point);
+    agreement::agree_ephemeral(ours, &theirs, |_| ()).is_ok()
 }
 
 impl Key {

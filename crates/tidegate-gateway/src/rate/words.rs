@@ -14,6 +14,12 @@ pub(crate) type Words = Box<[Option<String>]>;
 
 /// Longest part that is shown, in bytes; of a longer one the beginning, and an ellipsis.
 const PART_BYTES_MAX: usize = 128;
+/// Longest part of a key that can be asked for, in bytes: as long as the longest token that is read.
+pub const KEY_PART_BYTES_MAX: usize = 8 * 1024;
+/// Longest key that can be asked for, in bytes of a query: less than a target may have.
+pub const KEY_QUERY_BYTES_MAX: usize = 60 * 1024;
+/// A part that requests lack, where keys are written by hand.
+const ABSENT: &str = "-";
 
 /// Why words are no key of a limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +31,11 @@ pub(crate) enum BadKey {
         wanted: usize,
         given: usize,
     },
+    /// A part is longer than can be asked for.
+    #[error(
+        "its {name} has {given} bytes, and {KEY_PART_BYTES_MAX} are the most that can be asked for"
+    )]
+    TooLong { name: String, given: usize },
     /// A client is no address.
     #[error("\"{0}\" is no address of a client, such as 203.0.113.7")]
     Address(String),
@@ -64,6 +75,12 @@ pub(crate) fn read<'w>(
             given: words.len(),
         });
     }
+    for (name, word) in names.into_iter().zip(words) {
+        let given = word.as_ref().map_or(0, String::len);
+        if given > KEY_PART_BYTES_MAX {
+            return Err(BadKey::TooLong { name, given });
+        }
+    }
     let mut words = words.iter();
     let parts = plan.key.iter().map(|part| match part {
         KeyPart::Constant(text) => Ok(Part::Constant(text)),
@@ -76,6 +93,33 @@ pub(crate) fn read<'w>(
 pub(crate) fn names(plan: &LimitPlan) -> Vec<String> {
     let said = plan.key.iter().filter(|part| part.is_said());
     said.map(KeyPart::name).collect()
+}
+
+/// The part of a key that is written by hand as `text`: `-` is one that requests lack. So a minus sign itself is written
+/// `=-`, and what would be that, `==-`; everything else is written as it is.
+pub fn part_written(text: &str) -> Option<&str> {
+    match text {
+        ABSENT => None,
+        text if is_minus_behind_signs(text) => Some(&text[1..]),
+        text => Some(text),
+    }
+}
+
+/// How a part of a key is written by hand, see [`part_written`].
+pub fn in_writing(part: Option<&str>) -> Cow<'_, str> {
+    match part {
+        None => Cow::Borrowed(ABSENT),
+        Some(part) if part == ABSENT || is_minus_behind_signs(part) => {
+            Cow::Owned(format!("={part}"))
+        }
+        Some(part) => Cow::Borrowed(part),
+    }
+}
+
+/// Whether `text` is a minus sign behind one equals sign or several.
+fn is_minus_behind_signs(text: &str) -> bool {
+    let signs = text.strip_suffix(ABSENT);
+    signs.is_some_and(|signs| !signs.is_empty() && signs.bytes().all(|byte| byte == b'='))
 }
 
 fn part_of<'w>(plan: &'w KeyPart, word: Option<&'w str>) -> Result<Part<'w>, BadKey> {
@@ -197,6 +241,36 @@ mod tests {
             why(&words(["203.0.113.9", "a", "-"])),
             "no request lacks its route"
         );
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_asked_for_is_told_its_bound() {
+        let plan = limit(vec![KeyPart::Session], Absent::Skip);
+        let asked = |bytes| [Some("x".repeat(bytes))];
+
+        assert!(read(&plan, &asked(KEY_PART_BYTES_MAX)).is_ok());
+        assert_eq!(
+            read(&plan, &asked(100_000)).unwrap_err().to_string(),
+            "its session has 100000 bytes, and 8192 are the most that can be asked for"
+        );
+    }
+
+    #[test]
+    fn every_part_can_be_written_by_hand_and_none_in_two_ways() {
+        for (text, part) in [
+            ("-", None),
+            ("=-", Some("-")),
+            ("==-", Some("=-")),
+            ("=", Some("=")),
+            ("=x", Some("=x")),
+            ("--", Some("--")),
+            ("-=-", Some("-=-")),
+            ("a b", Some("a b")),
+            ("", Some("")),
+        ] {
+            assert_eq!(part_written(text), part, "{text}");
+            assert_eq!(in_writing(part), text);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::context::Thread;
 use crate::dependency::Dependency;
 use crate::metrics::{Completion, total};
 
-/// One dependency: counts since the start, of calls, but for the first nine.
+/// One dependency: counts since the start, of calls, but for the first eleven.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DependencyStatus {
     /// Its name.
@@ -21,6 +21,12 @@ pub struct DependencyStatus {
     pub listens: Option<String>,
     /// Calls that may be under way at once.
     pub concurrency: u32,
+    /// The part of what may be asked of it that holds now, 0 to 1, where that follows what is left of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Why: `told` while that is said, `held` for what was said last, `nobody` for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_by: Option<String>,
     /// Calls that are under way.
     pub in_flight: u32,
     /// Calls that wait for others to finish.
@@ -84,11 +90,14 @@ impl DependencyStatus {
             (refusal.label().to_owned(), count)
         });
         let fleet = shared.fleet.as_ref().and_then(|fleet| fleet.tally(place));
+        let share = shared.share_of(place);
         let without = fleet.iter().flat_map(|fleet| &fleet.without);
         Self {
             name: dependency.plan.name().to_owned(),
             listens: dependency.listens.get().map(ToString::to_string),
             concurrency: gate.limit,
+            share: share.map(|(share, _)| share),
+            share_by: share.map(|(_, by)| by.name().to_owned()),
             in_flight: gate.in_flight,
             waiting: gate.queued,
             breaker_lets: door

@@ -43,7 +43,7 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
     Plan {
         threads: NonZeroUsize::MIN,
         listener: ListenerPlan {
-            address: "127.0.0.1:0".parse().unwrap(),
+            address: Some("127.0.0.1:0".parse().unwrap()),
             connections_max: NonZeroU32::new(1000).unwrap(),
             connections_per_client_max: None,
             head_bytes_max: 16 * 1024,
@@ -69,6 +69,7 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
         apps: vec![app_plan(address, workers)],
         dependencies: Vec::new(),
         rates: RatePlan::default(),
+        reports_load: false,
     }
 }
 

@@ -18,11 +18,13 @@ use tidegate_core::facts::GroupId;
 use tidegate_core::limit::Kind;
 use tidegate_core::queue::Discipline;
 use tidegate_gateway::Gateway;
+use tidegate_gateway::dependency::{DependencyPlan, EgressPlan, PermitPlan};
 use tidegate_gateway::plan::{
     AppPlan, DrainPlan, ListenerPlan, Matcher, Mode, OnClientGone, PathPattern, Plan, ProbePlan,
     RoutePlan, UpstreamPlan,
 };
 use tidegate_gateway::rate::RatePlan;
+use tidegate_http::local::Listen;
 
 /// How long a test waits for what must come; far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -265,7 +267,7 @@ pub(crate) fn plan(app: &App) -> Plan {
     Plan {
         threads: NonZeroUsize::new(2).unwrap(),
         listener: ListenerPlan {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            address: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             connections_max: count(1_000),
             connections_per_client_max: None,
             head_bytes_max: 16 * 1024,
@@ -291,6 +293,39 @@ pub(crate) fn plan(app: &App) -> Plan {
         apps: vec![shop(app.address)],
         dependencies: Vec::new(),
         rates: RatePlan::default(),
+        reports_load: false,
+    }
+}
+
+/// The same, and `app` is also what it may call as a dependency, through a listener of the gateway.
+pub(crate) fn plan_with_egress(app: &App) -> Plan {
+    let mut plan = plan(app);
+    plan.dependencies.push(DependencyPlan {
+        app: AppPlan {
+            name: "recs".to_owned(),
+            ..shop(app.address)
+        },
+        egress: Some(EgressPlan {
+            listen: Listen::Loopback(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            connections_max: 100,
+        }),
+        rate: None,
+        wait_max: Duration::ZERO,
+        permits: PermitPlan {
+            lease: PATIENCE,
+            hold_max: PATIENCE,
+        },
+        fleet: None,
+        follows: None,
+    });
+    plan
+}
+
+/// Where a gateway with such a plan takes requests of clients, and calls.
+pub(crate) fn listeners(gateway: &Gateway) -> [SocketAddr; 2] {
+    match gateway.egresses().next() {
+        Some((_, &Listen::Loopback(egress))) => [gateway.address(), egress],
+        other => panic!("it listens elsewhere: {other:?}"),
     }
 }
 

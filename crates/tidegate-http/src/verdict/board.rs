@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use http::HeaderValue;
+
 use super::Verdict;
 
 /// The verdict about this node, for as long as it holds. Silence means healthy: one that is over is [`Verdict::UNKNOWN`].
@@ -14,6 +16,8 @@ pub struct Board(Mutex<Option<Posted>>);
 #[derive(Clone, Debug)]
 struct Posted {
     verdict: Verdict,
+    /// The verdict's own, which many answers carry.
+    report: Option<HeaderValue>,
     until: Instant,
 }
 
@@ -24,7 +28,12 @@ impl Board {
         let now = Instant::now();
         let until = now.checked_add(lease);
         let until = until.unwrap_or(now + Duration::from_secs(86_400));
-        *self.lock() = Some(Posted { verdict, until });
+        let report = verdict.report();
+        *self.lock() = Some(Posted {
+            verdict,
+            report,
+            until,
+        });
     }
 
     /// Takes down what is there.
@@ -37,10 +46,21 @@ impl Board {
         self.at(Instant::now())
     }
 
+    /// The load report of what holds now, as [`super::report_load`] takes it.
+    pub fn report(&self) -> Option<HeaderValue> {
+        self.report_at(Instant::now())
+    }
+
     fn at(&self, now: Instant) -> Verdict {
         let posted = self.lock();
         let holds = posted.as_ref().filter(|posted| now < posted.until);
         holds.map_or(Verdict::UNKNOWN, |posted| posted.verdict.clone())
+    }
+
+    fn report_at(&self, now: Instant) -> Option<HeaderValue> {
+        let posted = self.lock();
+        let holds = posted.as_ref().filter(|posted| now < posted.until);
+        holds.and_then(|posted| posted.report.clone())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Posted>> {
@@ -51,7 +71,7 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::{Load, State};
     use super::*;
 
     fn saturated() -> Verdict {
@@ -75,6 +95,33 @@ mod tests {
 
         assert_eq!(board.at(posted + Duration::from_secs(2)), saturated());
         assert_eq!(board.at(posted + Duration::from_secs(4)), Verdict::UNKNOWN);
+    }
+
+    #[test]
+    fn a_report_is_that_of_the_verdict_and_over_with_it() {
+        let board = Board::default();
+        assert_eq!(board.report(), None);
+        let verdict = Verdict {
+            load: Some(Load {
+                utilization: 0.5,
+                error_ratio: 0.0,
+                completed_per_s: 8.0,
+            }),
+            ..Verdict::UNKNOWN
+        };
+
+        board.post(verdict.clone(), Duration::from_secs(3));
+        let posted = Instant::now();
+
+        let report = board.report_at(posted + Duration::from_secs(2)).unwrap();
+        assert_eq!(Some(&report), verdict.report().as_ref());
+        assert_eq!(
+            report,
+            "TEXT application_utilization=0.500,rps_fractional=80.000"
+        );
+        assert_eq!(board.report_at(posted + Duration::from_secs(4)), None);
+        board.post(saturated(), Duration::from_secs(3));
+        assert_eq!(board.report(), None, "nobody has measured a load");
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub fn text(load: &Load) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, HeaderValue};
+
+    use super::super::{LOAD_METRICS, LOAD_METRICS_BIN, Verdict, X_LOAD_METRICS, report_load};
     use super::*;
 
     /// A generator that is good enough to draw bit patterns.
@@ -109,6 +112,58 @@ mod tests {
             assert!(rps / used < f64::from(u32::MAX), "{text}");
         }
         assert!(said > 10_000, "hardly anything was said: {said}");
+    }
+
+    #[test]
+    fn an_answer_carries_one_sound_report_or_none_whatever_stood_there() {
+        let mut bits = Bits(0x0123_4567_89ab_cdef);
+        let others = [
+            "TEXT rps=5",
+            "JSON {\"cpu_utilization\": 1}",
+            "TEXT application_utilization=nan",
+            "",
+        ];
+        let names = [LOAD_METRICS, X_LOAD_METRICS, LOAD_METRICS_BIN];
+        let mut said = 0;
+        for _ in 0..20_000 {
+            let verdict = Verdict {
+                headroom: Some(bits.number()),
+                load: (!bits.draw().is_multiple_of(4)).then(|| Load {
+                    utilization: bits.number(),
+                    error_ratio: bits.number(),
+                    completed_per_s: bits.number(),
+                }),
+                ..Verdict::UNKNOWN
+            };
+            let mut headers = HeaderMap::new();
+            for name in &names {
+                for _ in 0..bits.draw() % 3 {
+                    let other = others[(bits.draw() % others.len() as u64) as usize];
+                    headers.append(name, HeaderValue::from_static(other));
+                }
+            }
+
+            report_load(&mut headers, verdict.report());
+
+            assert!(!headers.contains_key(LOAD_METRICS_BIN));
+            let [one, other] = [LOAD_METRICS, X_LOAD_METRICS].map(|name| {
+                let values = headers.get_all(name).iter();
+                values
+                    .map(|value| value.to_str().unwrap())
+                    .collect::<Vec<_>>()
+            });
+            assert_eq!(one, other);
+            match one[..] {
+                [] => {}
+                [report] => {
+                    said += 1;
+                    let (used, rps) = parse(report);
+                    assert!(used >= 0.001 && rps > 0.0, "{report}");
+                }
+                _ => panic!("{one:?}"),
+            }
+        }
+        assert!(said > 1_000, "hardly anything was said: {said}");
     }
 
     #[test]

@@ -78,15 +78,38 @@ impl Haproxy {
     ///
     /// When there is no such server or column, or it does not answer.
     pub fn stat(&self, backend: &str, server: &str, column: &str) -> Result<String, PeerError> {
+        let rows = self.stats(backend, [column])?;
+        let row = rows.into_iter().find(|(name, _)| name == server);
+        row.map(|(_, [value])| value)
+            .ok_or_else(|| PeerError::Refused(format!("no server {backend}/{server}")))
+    }
+
+    /// What its statistics say of each server of a backend: its name, and these columns, all of one moment.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such column, or it does not answer.
+    pub fn stats<const N: usize>(
+        &self,
+        backend: &str,
+        columns: [&str; N],
+    ) -> Result<Vec<(String, [String; N])>, PeerError> {
         let said = self.command(&format!("show stat {backend} 4 -1"))?;
         let mut lines = said.lines();
-        let head = lines.next().unwrap_or_default();
-        let at = head.split(',').position(|name| name == column);
-        let row = lines.find(|line| line.starts_with(&format!("{backend},{server},")));
-        let value = at.zip(row).and_then(|(at, row)| row.split(',').nth(at));
-        value
-            .map(str::to_owned)
-            .ok_or_else(|| PeerError::Refused(format!("no {column} of {backend}/{server}")))
+        let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        let mut at = [0; N];
+        for (at, column) in at.iter_mut().zip(columns) {
+            let place = head.iter().position(|name| *name == column);
+            *at = place.ok_or_else(|| PeerError::Refused(format!("no column {column}")))?;
+        }
+        let prefix = format!("{backend},");
+        let rows = lines.filter_map(|line| {
+            let (name, _) = line.strip_prefix(&prefix)?.split_once(',')?;
+            let values: Vec<&str> = line.split(',').collect();
+            let value = |at: usize| values.get(at).copied().unwrap_or_default().to_owned();
+            Some((name.to_owned(), at.map(value)))
+        });
+        Ok(rows.collect())
     }
 
     fn wait_until_ready(&mut self, file: &Path) -> Result<(), PeerError> {

@@ -23,7 +23,7 @@ pub struct LimitTable {
 /// How large a table may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitTablePlan {
-    /// Most keys, about: they are spread over the shards. A key of a bucket takes 59 bytes at most, one of a
+    /// Most keys, about: they are spread over the shards. A key of a bucket takes 61 bytes at most, one of a
     /// window about 130, one of a log that and 16 for each entry.
     pub keys_max: u64,
     /// In how many shards, each with a lock of its own; rounded up to a power of two, 1 to 4,096.
@@ -136,7 +136,7 @@ impl LimitTable {
                 continue;
             }
             // Nothing can be given back to what is full.
-            if it.used > it.taken || (it.used < it.taken && shard.slots.find(key).is_ok()) {
+            if it.used > it.taken || (it.used < it.taken && shard.slots.find(key).is_some()) {
                 let mut state = shard.state(key, it.spec, now);
                 it.spec.commit(&mut state, now, it.at, it.taken, it.used);
                 shard.keep(key, it.spec, state, now);
@@ -148,7 +148,7 @@ impl LimitTable {
     pub fn forget(&self, key: u128) {
         let key = key_of(key);
         let mut shard = self.lock_one(key);
-        if let Ok(place) = shard.slots.find(key) {
+        if let Some(place) = shard.slots.find(key) {
             shard.drop_at(place);
         }
     }
@@ -245,7 +245,7 @@ impl LimitTable {
     fn decide_one(&self, it: &Asked<'_>, now: Tick, then: Then) -> Said {
         let key = key_of(it.key);
         let mut shard = self.lock_one(key);
-        let found = shard.slots.find(key).ok();
+        let found = shard.slots.find(key);
         if let Some(place) = found
             && let Spec::Bucket(spec) = &**it.spec
             && let Some(slot) = shard.slots.at_mut(place)
@@ -312,7 +312,7 @@ impl Locked<'_> {
 impl Shard {
     /// The state of `key`, as one of `spec`.
     fn state(&self, key: Key, spec: &Arc<Spec>, now: Tick) -> State {
-        self.state_at(self.slots.find(key).ok(), spec, now)
+        self.state_at(self.slots.find(key), spec, now)
     }
 
     /// The state of the key that is at `place`, or nowhere.
@@ -343,7 +343,7 @@ impl Shard {
 
     /// Keeps `state` for `key`.
     fn keep(&mut self, key: Key, spec: &Arc<Spec>, state: State, now: Tick) {
-        let found = self.slots.find(key).ok();
+        let found = self.slots.find(key);
         if spec.time_to_full_us(&state, now) > 0 {
             self.put(found, key, spec, state, now);
         } else if let Some(place) = found {

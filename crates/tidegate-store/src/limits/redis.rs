@@ -4,6 +4,7 @@ mod secret;
 mod share;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Value, cmd};
@@ -132,6 +133,15 @@ impl RedisLimits {
     /// How often a limit's refusal was known here, so that the store was not asked.
     pub fn known_refusals(&self) -> u64 {
         self.0.denied.used()
+    }
+
+    /// Whether the server that has limits of `tag` is known to be away, or has answered nothing, whatever it was asked, since
+    /// a call failed more than `longer_than` ago.
+    pub fn is_silent(&self, tag: SlotTag, longer_than: Duration) -> bool {
+        // All keys of a tag are on one server.
+        let key = limit_key(tag, 0);
+        let servers = self.0.redis.servers();
+        servers.is_silent(key.as_ref(), longer_than)
     }
 
     /// How the servers are.

@@ -1,8 +1,11 @@
-//! Where the embedded table keeps what it knows of keys, 40 bytes each.
+//! Where the embedded table keeps what it knows of keys, 41 bytes each.
 //!
 //! Keys lie in their own order, each about where its bits say that it would be if keys were spread evenly, with
 //! gaps between. A hash map of doubling size is half empty after it has grown, and the size of
 //! what one client can make us keep is what matters here; this one grows by a quarter.
+//!
+//! One byte of each key is kept aside from the slots, and eight of those are looked at with one word: so a key that is
+//! there is found without a look at its neighbours, each of which is most of a cache line.
 
 use std::sync::Arc;
 
@@ -28,6 +31,8 @@ const _: () = assert!(size_of::<Option<Slot>>() == 40);
 pub(super) struct Slots {
     /// Sorted by key. Between a slot's home and the slot itself there is no gap. The last one is empty.
     slots: Vec<Option<Slot>>,
+    /// The [`tag`] of the key in each place, 0 where there is none; and a word of zeros behind the last.
+    tags: Vec<u8>,
     len: usize,
 }
 
@@ -39,12 +44,21 @@ const ROOMY: usize = 68;
 const HOMES_MIN: usize = 16;
 /// Slots behind the last home. At 85 % a key lies 3 slots from its home on average and as good as never 64.
 const TAIL: usize = 64;
+/// Tags in a word.
+const WORD: usize = size_of::<u64>();
+/// The lowest and the highest bit of each tag in a word.
+const LOW: u64 = u64::from_ne_bytes([0x01; WORD]);
+const HIGH: u64 = u64::from_ne_bytes([TAKEN; WORD]);
+/// What every tag of a key has, and an empty place has not.
+const TAKEN: u8 = 0x80;
 
 impl Slots {
     /// None.
     pub(super) fn new() -> Self {
+        let (slots, tags) = empty(HOMES_MIN);
         Self {
-            slots: empty(HOMES_MIN),
+            slots,
+            tags,
             len: 0,
         }
     }
@@ -69,19 +83,48 @@ impl Slots {
         self.slots[place].as_mut()
     }
 
-    /// Where `key` is, or where it would be.
-    pub(super) fn find(&self, key: Key) -> Result<usize, usize> {
-        let home = self.home(key);
-        for (passed, slot) in self.slots[home..].iter().enumerate() {
-            match slot {
-                // Half of a key tells nearly all apart.
-                Some(slot) if slot.key[0] < key[0] => {}
-                Some(slot) if slot.key == key => return Ok(home + passed),
-                Some(slot) if slot.key < key => {}
-                _ => return Err(home + passed),
+    /// Where `key` is, if it is there.
+    #[inline]
+    pub(super) fn find(&self, key: Key) -> Option<usize> {
+        let wanted = LOW * u64::from(tag(key));
+        let mut place = self.home(key);
+        loop {
+            let tags = self.word_at(place);
+            let empty = !tags & HIGH;
+            let differs = tags ^ wanted;
+            // The lowest bit that is left is of a tag that is the wanted one; one above it may be of another, so each is looked at.
+            let mut alike = differs.wrapping_sub(LOW) & !differs & HIGH;
+            if empty != 0 {
+                // What lies behind a gap has its home behind it.
+                alike &= empty ^ empty.wrapping_sub(1);
             }
+            while alike != 0 {
+                let found = place + alike.trailing_zeros() as usize / 8;
+                if self.slots[found].as_ref().is_some_and(|it| it.key == key) {
+                    return Some(found);
+                }
+                alike &= alike - 1;
+            }
+            if empty != 0 {
+                return None;
+            }
+            place += WORD;
         }
-        unreachable!("the last slot is empty")
+    }
+
+    /// The tags of a place and those behind it, the nearest lowest.
+    fn word_at(&self, place: usize) -> u64 {
+        let tags = self.tags[place..].first_chunk::<WORD>();
+        u64::from_le_bytes(*tags.expect("a word of zeros is behind the last"))
+    }
+
+    /// Where a key goes that is not there.
+    fn place_for(&self, key: Key) -> usize {
+        let home = self.home(key);
+        let behind = self.slots[home..]
+            .iter()
+            .position(|slot| slot.as_ref().is_none_or(|slot| slot.key > key));
+        home + behind.expect("the last slot is empty")
     }
 
     /// Whether one more needs [`Self::rebuild`] first.
@@ -96,10 +139,9 @@ impl Slots {
 
     /// Puts a slot in whose key is not there.
     pub(super) fn insert(&mut self, slot: Slot) {
-        let Err(place) = self.find(slot.key) else {
-            unreachable!("the caller has looked");
-        };
-        let gap = self.slots[place..].iter().position(Option::is_none);
+        debug_assert!(self.find(slot.key).is_none(), "the caller has looked");
+        let place = self.place_for(slot.key);
+        let gap = self.tags[place..].iter().position(|tag| *tag == 0);
         let gap = place + gap.expect("the last slot is empty");
         if gap + 1 == self.slots.len() {
             // Bad luck at the very end.
@@ -107,6 +149,8 @@ impl Slots {
             return self.insert(slot);
         }
         self.slots[place..=gap].rotate_right(1);
+        self.tags.copy_within(place..gap, place + 1);
+        self.tags[place] = tag(slot.key);
         self.slots[place] = Some(slot);
         self.len += 1;
     }
@@ -120,8 +164,10 @@ impl Slots {
             && self.home(next.key) <= gap
         {
             self.slots.swap(gap, gap + 1);
+            self.tags.swap(gap, gap + 1);
             gap += 1;
         }
+        self.tags[gap] = 0;
         Some(removed)
     }
 
@@ -138,6 +184,8 @@ impl Slots {
 
     fn resize(&mut self, homes: usize) {
         let mut homes = homes.max(HOMES_MIN);
+        // Gone before the new ones are there.
+        self.tags = Vec::new();
         let mut old = std::mem::take(&mut self.slots);
         while !self.fill(&mut old, homes) {
             homes += homes / 4;
@@ -153,11 +201,12 @@ impl Slots {
         if next >= homes + TAIL {
             return false;
         }
-        self.slots = empty(homes);
+        (self.slots, self.tags) = empty(homes);
         let mut next = 0;
         for slot in old {
             if let Some(slot) = slot.take() {
                 let place = home(slot.key, homes).max(next);
+                self.tags[place] = tag(slot.key);
                 self.slots[place] = Some(slot);
                 next = place + 1;
             }
@@ -178,10 +227,16 @@ fn home(key: Key, homes: usize) -> usize {
     ((u128::from(key[0]) * homes as u128) >> 64) as usize
 }
 
-fn empty(homes: usize) -> Vec<Option<Slot>> {
+/// Seven bits of a key by which neither its shard nor its place is chosen.
+const fn tag(key: Key) -> u8 {
+    (key[1] >> 57) as u8 | TAKEN
+}
+
+fn empty(homes: usize) -> (Vec<Option<Slot>>, Vec<u8>) {
     let mut slots = Vec::new();
     slots.resize_with(homes + TAIL, || None);
-    slots
+    let tags = vec![0; slots.len() + WORD];
+    (slots, tags)
 }
 
 #[cfg(test)]
@@ -208,22 +263,23 @@ mod tests {
         #[test]
         fn what_is_put_in_is_found_until_it_is_taken_out(
             steps in prop::collection::vec((any::<u8>(), 0u64..3, any::<bool>()), 0..400),
+            tag_at in prop::sample::select(vec![0u32, 57, 60]),
             shift in prop::sample::select(vec![56u32, 32, 0]),
         ) {
-            // Keys all over the place, in one corner of it, and all with one home.
+            // Keys all over the place, in one corner of it, and all with one home; with tags that are alike and not.
             let mut model = BTreeMap::new();
             let mut slots = Slots::new();
             for (word, (high, low, stays)) in (0i64..).zip(steps) {
-                let key = [u64::from(high) << shift, low];
+                let key = [u64::from(high) << shift, low << tag_at];
                 match slots.find(key) {
-                    Ok(place) if stays => slots.at_mut(place).unwrap().word = word,
-                    Ok(place) => {
+                    Some(place) if stays => slots.at_mut(place).unwrap().word = word,
+                    Some(place) => {
                         let removed = slots.remove(place).unwrap();
                         prop_assert_eq!(Some(removed.word), model.get(&key).copied());
                         model.remove(&key);
                         continue;
                     }
-                    Err(_) => {
+                    None => {
                         if slots.is_full() {
                             slots.rebuild(|slot| slot.word % 7 != 0);
                             model.retain(|_, word| *word % 7 != 0);
@@ -239,8 +295,11 @@ mod tests {
             prop_assert_eq!(there, model.clone().into_iter().collect::<Vec<_>>());
             for (key, word) in model {
                 let place = slots.find(key);
-                prop_assert!(place.is_ok_and(|place| slots.at(place).unwrap().word == word));
+                prop_assert!(place.is_some_and(|place| slots.at(place).unwrap().word == word));
             }
+            let tags = (0..slots.places()).map(|place| slots.at(place).map_or(0, |it| tag(it.key)));
+            let tags: Vec<u8> = tags.chain([0; WORD]).collect();
+            prop_assert_eq!(&slots.tags, &tags);
         }
     }
 }

@@ -210,6 +210,13 @@ impl Servers {
         map.shard(slot_of(key)).is_none_or(|shard| !shard.passes())
     }
 
+    /// Whether the shard that has `key` is away, or has answered nothing since a call failed more than `longer_than` ago.
+    pub(crate) fn is_silent(&self, key: &[u8], longer_than: Duration) -> bool {
+        let map = self.map();
+        let shard = map.shard(slot_of(key));
+        shard.is_none_or(|shard| shard.is_silent(longer_than))
+    }
+
     /// Whether one call may only name keys of one slot: in a Cluster, whether or not it is known
     /// to be one.
     pub(crate) fn names_slots_apart(&self) -> bool {

@@ -53,6 +53,8 @@ pub(super) struct Shard {
     /// The supervisor has something to do.
     pub(super) wake: Notify,
     passing: AtomicBool,
+    /// Since when calls have had no answer, in nanoseconds; 0 when the last one had.
+    silent_since: AtomicU64,
     /// When a write last found no replica; 0 for never.
     alone_at_ms: AtomicU64,
     guarded: Mutex<Guarded>,
@@ -113,6 +115,7 @@ impl Shard {
             counts: Counts::default(),
             wake: Notify::new(),
             passing: AtomicBool::new(true),
+            silent_since: AtomicU64::new(0),
             alone_at_ms: AtomicU64::new(0),
             guarded: Mutex::new(Guarded {
                 breaker: Breaker::new(breaker),
@@ -128,6 +131,29 @@ impl Shard {
     /// Whether calls pass.
     pub(super) fn passes(&self) -> bool {
         self.passing.load(Ordering::Relaxed)
+    }
+
+    /// Whether no call has been answered since one failed more than `longer_than` ago, or none is let pass any more.
+    pub(super) fn is_silent(&self, longer_than: Duration) -> bool {
+        if !self.passes() {
+            return true;
+        }
+        match self.silent_since.load(Ordering::Relaxed) {
+            0 => false,
+            since => self.common.now().since(Mono::from_nanos(since)) > longer_than,
+        }
+    }
+
+    fn fell_silent(&self, now: Mono) {
+        let first = now.as_nanos().max(1);
+        // Only the first of several failures counts.
+        let _ = self
+            .silent_since
+            .compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn spoke(&self) {
+        self.silent_since.store(0, Ordering::Relaxed);
     }
 
     /// Sends `request` on the connection that `slot` takes, after `ASKING` if `asking`. Everything
@@ -301,6 +327,7 @@ impl Shard {
         if let Answer::Unfit(_) = answer {
             self.counts.unfit.one();
             let now = self.common.now();
+            self.fell_silent(now);
             let mut guarded = self.guarded();
             let Guarded { breaker, rng, .. } = &mut *guarded;
             let change = breaker.refused(now, rng);
@@ -312,6 +339,7 @@ impl Shard {
             return;
         }
         self.counts.answered.one();
+        self.spoke();
         let now = self.common.now();
         let mut guarded = self.guarded();
         guarded.breaker.answered(now);
@@ -321,6 +349,7 @@ impl Shard {
     /// A call or a dial had no answer.
     pub(super) fn failed(&self) {
         let now = self.common.now();
+        self.fell_silent(now);
         let mut guarded = self.guarded();
         let Guarded { breaker, rng, .. } = &mut *guarded;
         let change = breaker.failed(now, rng);
@@ -410,6 +439,7 @@ impl Shard {
 
     /// A primary that was asked how it is answered after `took`.
     pub(super) fn checked(&self, took: Duration) {
+        self.spoke();
         let now = self.common.now();
         let mut guarded = self.guarded();
         guarded.breaker.answered(now);
@@ -456,6 +486,7 @@ impl Shard {
             }
             Change::Probing => {}
             Change::Passing => {
+                self.spoke();
                 self.passing.store(true, Ordering::Relaxed);
                 self.counts.passes.one();
                 let away_ms = guarded

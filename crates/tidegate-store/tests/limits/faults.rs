@@ -42,6 +42,35 @@ async fn a_question_without_an_answer_counts_as_charged_and_is_not_asked_again()
 }
 
 #[tokio::test]
+async fn a_server_is_silent_from_its_first_failure_until_it_answers() {
+    let server = RedisServer::plain().unwrap();
+    let proxy = FaultProxy::start(server.address()).unwrap();
+    let (store, _thread) = start(proxy.address());
+    let LimitStore::Redis(limits) = &store else {
+        unreachable!("it was started so");
+    };
+    let limit = Limit::of(10);
+    until("it answers", async || take(&store, &limit).await.is_ok()).await;
+    let is_silent = |longer_than| limits.is_silent(limit.asked(1).tag, longer_than);
+    assert!(!is_silent(Duration::ZERO));
+
+    proxy.hold(Toward::Client);
+    assert_eq!(take(&store, &limit).await, Err(StoreError::Timeout));
+
+    // It passes calls still, and has said nothing since.
+    until("it has been silent for a while", async || {
+        is_silent(Duration::from_millis(20))
+    })
+    .await;
+    proxy.release(Toward::Client);
+    until("it speaks again", async || {
+        let answer = take(&store, &limit).await;
+        answer.is_ok() && !is_silent(Duration::ZERO)
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn who_keeps_asking_after_a_refusal_costs_the_store_nothing() {
     let server = RedisServer::plain().unwrap();
     let (store, _thread) = start(server.address());

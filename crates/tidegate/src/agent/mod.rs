@@ -1,6 +1,7 @@
-//! `tidegate agent`: what there is to see on this node.
+//! `tidegate agent`: says how a node is whose proxy is something else, or looks at it once.
 
 mod look;
+mod run;
 mod show;
 
 use std::net::SocketAddr;
@@ -17,6 +18,22 @@ use tidegate_fleet::agent::{At, Roots, Runtime, Sampler, TICK, Terms, Url};
 
 pub(crate) use self::look::Look;
 use crate::client;
+use crate::config::{Flags, Role};
+use crate::loaded::Loaded;
+use crate::log::{self, LogArgs};
+
+/// An agent that runs, or what it can be told to do instead.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct AgentArgs {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Configuration file, as for `tidegate run` but without what is about requests.
+    #[arg(short, long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
+}
 
 /// What an agent can be told to do.
 #[derive(Subcommand)]
@@ -83,10 +100,16 @@ pub(crate) struct ProbeArgs {
     json: bool,
 }
 
-/// Does what `command` says.
-pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    match command {
-        Command::Probe(args) => probe(&args),
+/// Does what `args` say.
+pub(crate) fn run(args: AgentArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Some(Command::Probe(args)) => probe(&args),
+        None => {
+            let file = args.config.as_deref();
+            let (setup, loaded) = Loaded::load(Role::Agent, file, Flags::default())?;
+            log::start(args.log);
+            run::run(setup, loaded)
+        }
     }
 }
 
@@ -167,7 +190,7 @@ impl ProbeArgs {
             At::Tcp(address) => Listen::Loopback(*address),
             At::Unix(path) => Listen::Socket(path.clone()),
         };
-        let answer = client::ask("sidecar", &to, "GET", "/v1/signals", None)?;
+        let answer = client::ask(client::PATIENCE, "sidecar", &to, "GET", "/v1/signals", None)?;
         ensure!(
             answer.status == 200,
             "the sidecar on {to} knows no signals: it answers {}",

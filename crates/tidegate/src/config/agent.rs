@@ -46,7 +46,10 @@ pub(crate) fn agent(root: &Section<'_>, problems: &Problems) -> Option<AgentSetu
         status_path: section.text("status_path").to_owned(),
         statsd: parsed(&section, "statsd", "127.0.0.1:8125"),
         pid: section.count_if_set("pid"),
-        roots: Roots::default(),
+        roots: Roots {
+            proc: PathBuf::from(section.text("proc_root")),
+            sys: PathBuf::from(section.text("sys_root")),
+        },
         terms: Terms {
             workers: section.count_if_set("workers"),
             budgets: Budgets {
@@ -125,12 +128,14 @@ mod tests {
     fn an_agent_looks_at_what_is_written() {
         let written = "[fleet]\n[agent]\nruntime = \"tomcat\"\nlisten = [\"127.0.0.1:8081\", \"unix:/run/a.sock\"]\n\
                        url = \"http://127.0.0.1:8082/manager\"\nuser = \"probe\"\npassword_file = \"/etc/p\"\n\
-                       latency_budget = \"300ms\"\npool_wait_budget = \"50ms\"\ngc_budget = 0.2\n";
+                       proc_root = \"/host/proc\"\nlatency_budget = \"300ms\"\npool_wait_budget = \"50ms\"\ngc_budget = 0.2\n";
         let agent = setup(&format!("{MINIMAL}{written}")).agent.unwrap();
 
         assert_eq!(agent.latency_budget, Some(Duration::from_millis(300)));
         assert_eq!(agent.look.runtime, Runtime::Tomcat);
         assert_eq!(agent.look.listen.len(), 2);
+        assert_eq!(agent.look.roots.proc, PathBuf::from("/host/proc"));
+        assert_eq!(agent.look.roots.sys, Roots::default().sys);
         assert_eq!(agent.look.terms.budgets.pool_wait_ms, 50.0);
         assert_eq!(agent.look.terms.budgets.gc_share, 0.2);
         assert_eq!(agent.look.terms.timeout, Duration::from_millis(500));

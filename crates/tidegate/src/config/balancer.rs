@@ -28,6 +28,8 @@ pub(crate) struct BalancerPlan {
     pub(crate) agent_check: Option<AgentCheckPlan>,
     /// Those that are set.
     pub(crate) haproxies: Vec<HaproxyPlan>,
+    /// Whether every answer to a client carries a load report.
+    pub(crate) load_reports: bool,
 }
 
 /// An HAProxy that is set.
@@ -65,9 +67,18 @@ pub(crate) fn balancer(
         let section = Section::new("[[balancer.haproxy]]", node, HAPROXY, &[], problems);
         haproxy(&section)
     });
+    let load_reports = section.switch("load_reports");
+    if load_reports && !root.has("fleet") {
+        section.refuse(
+            "load_reports",
+            "`load_reports` has nothing to report: nobody measures the load of a gateway that is no node of a fleet",
+            "add a section [fleet]; without servers in [store] that is a fleet of this node alone",
+        );
+    }
     BalancerPlan {
         agent_check: agent_check(&section, own),
         haproxies: haproxies.collect(),
+        load_reports,
     }
 }
 

@@ -12,6 +12,7 @@ use tidegate_core::facts::GroupId;
 use tidegate_core::limit::Kind;
 use tidegate_core::queue::Discipline;
 use tidegate_core::rate::{Algorithm, BucketSpec, Rate, Spec};
+use tidegate_gateway::FollowPlan;
 use tidegate_gateway::breaker::{CallBreakerPlan, Judges};
 use tidegate_gateway::dependency::{DependencyPlan, EgressPlan, PermitPlan};
 use tidegate_gateway::plan::{
@@ -47,6 +48,8 @@ pub(crate) struct Around<'a> {
     /// Addresses of Tidegate's own, at which none of them may be or listen.
     pub(crate) own: &'a [SocketAddr],
     pub(crate) sidecar: Option<&'a Listen>,
+    /// Whether this gateway is a node of a fleet.
+    pub(crate) in_fleet: bool,
     /// Whether gateways share a store of limits.
     pub(crate) shares_limits: bool,
     /// How many of them there should be.
@@ -113,6 +116,7 @@ fn dependency(
     let egress = egress(section, &upstream, own);
     let bulkheads = bulkheads::of_dependency(section, concurrency, problems);
     let permits = permits(section);
+    let follows = headroom(section, problems, around);
     DependencyPlan {
         fleet: fleet::fleet(section, concurrency, &bulkheads, permits.lease, around),
         app: AppPlan {
@@ -150,7 +154,8 @@ fn dependency(
             static_extensions: Vec::new(),
         },
         egress,
-        rate: rate(section),
+        rate: rate(section, follows.as_ref()),
+        follows,
         wait_max,
         permits,
     }
@@ -247,7 +252,21 @@ fn egress(
     })
 }
 
-fn rate(section: &Section<'_>) -> Option<(Rate, BucketSpec)> {
+/// How what may be asked of it follows what is left of it, if it does.
+fn headroom(section: &Section<'_>, problems: &Problems, around: &Around<'_>) -> Option<FollowPlan> {
+    let follows = rates::follows(section, problems, around.in_fleet)?;
+    if section.choice("scope") == Some("fleet") {
+        section.refuse(
+            "headroom",
+            "calls that count over all gateways do so by one number in the store, which follows nothing",
+            "write scope = \"node\" and a concurrency of the whole divided by the number of gateways, or remove headroom",
+        );
+        return None;
+    }
+    Some(follows)
+}
+
+fn rate(section: &Section<'_>, follows: Option<&FollowPlan>) -> Option<(Rate, BucketSpec)> {
     if !section.has("rate") {
         if section.has("burst") {
             section.refuse(
@@ -260,7 +279,10 @@ fn rate(section: &Section<'_>) -> Option<(Rate, BucketSpec)> {
     }
     let rate = rates::rate(section)?;
     match rates::spec(section, Algorithm::Bucket, rate)? {
-        Spec::Bucket(bucket) => Some((rate, bucket)),
+        whole @ Spec::Bucket(_) => match rates::counted(section, Some(whole), follows)? {
+            Spec::Bucket(counted) => Some((rate, counted)),
+            _ => None,
+        },
         // A rate of nothing.
         _ => {
             section.refuse(

@@ -10,7 +10,7 @@ use super::section::Section;
 
 pub(crate) fn listener(section: &Section<'_>) -> ListenerPlan {
     ListenerPlan {
-        address: address(section, section.text("address")),
+        address: Some(address(section, section.text("address"))),
         connections_max: non_zero(section.count("connections_max")),
         connections_per_client_max: section
             .count_if_set("connections_per_client_max")
@@ -29,19 +29,24 @@ pub(crate) fn listener(section: &Section<'_>) -> ListenerPlan {
 pub(crate) fn admin(
     section: &Section<'_>,
     listen: &Section<'_>,
-    listener: SocketAddr,
+    listener: Option<SocketAddr>,
 ) -> Option<SocketAddr> {
     let text = section.text("address");
     if text == "off" {
         return None;
     }
     let admin = address(section, text);
-    let overlaps = admin.port() == listener.port()
-        && admin.port() != 0
-        && (admin.ip() == listener.ip()
-            || admin.ip().is_unspecified()
-            || listener.ip().is_unspecified());
-    if overlaps && section.sound(&["address"]) && listen.sound(&["address"]) {
+    let overlaps = |listener: &SocketAddr| {
+        admin.port() == listener.port()
+            && admin.port() != 0
+            && (admin.ip() == listener.ip()
+                || admin.ip().is_unspecified()
+                || listener.ip().is_unspecified())
+    };
+    if let Some(listener) = listener.filter(overlaps)
+        && section.sound(&["address"])
+        && listen.sound(&["address"])
+    {
         section.refuse(
             "address",
             format!("the admin address {admin} is taken by the listener, which is on {listener}"),

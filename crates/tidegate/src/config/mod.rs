@@ -4,6 +4,7 @@
 //! one.
 
 mod agent;
+mod alone;
 mod app;
 mod balancer;
 mod bulkheads;
@@ -49,9 +50,9 @@ use section::Section;
 pub(crate) use section::closest;
 pub(crate) use sessions::{KeyFile, Sessions};
 pub(crate) use store::{Servers, Store, may_be_evicted};
-pub(crate) use summary::Summary;
 pub(crate) use summary::kept::place;
 pub(crate) use summary::rates::Said;
+pub(crate) use summary::{Summary, farewell};
 use tree::{Node, Origin, Table, Value, graft, subtable};
 
 /// What the command line says; it overrides the file.
@@ -63,6 +64,15 @@ pub(crate) struct Flags {
     pub(crate) workers: Option<u32>,
     pub(crate) threads: Option<u32>,
     pub(crate) mode: Option<String>,
+}
+
+/// What a configuration is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// `tidegate run`.
+    Gateway,
+    /// `tidegate agent`, which carries no requests.
+    Agent,
 }
 
 /// Everything that a file and flags say, checked.
@@ -86,8 +96,27 @@ pub(crate) struct Setup {
     pub(crate) balancer: BalancerPlan,
 }
 
-/// The setup that the file called `file` with content `text` and `flags` make together.
+/// The setup of a gateway that the file called `file` with content `text` and `flags` make together.
 pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refused> {
+    parse_for(Role::Gateway, file, text, flags)
+}
+
+/// What the file is for: one without applications is an agent's.
+pub(crate) fn role_of(text: &str) -> Role {
+    let (document, _) = DeTable::parse_recoverable(text);
+    match document.get_ref().contains_key("app") {
+        true => Role::Gateway,
+        false => Role::Agent,
+    }
+}
+
+/// The same as [`parse`] for either.
+pub(crate) fn parse_for(
+    role: Role,
+    file: &str,
+    text: &str,
+    flags: &Flags,
+) -> Result<Setup, Refused> {
     let problems = Problems::default();
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -104,7 +133,10 @@ pub(crate) fn parse(file: &str, text: &str, flags: &Flags) -> Result<Setup, Refu
     }
     let mut root = Node::of_document(&document);
     graft_flags(&mut root, flags, &problems);
-    let setup = setup(&root, &problems);
+    if role == Role::Agent {
+        alone::prepare(&mut root, &problems);
+    }
+    let setup = setup(role, &root, &problems);
     problems.unless_any(file, text, setup)
 }
 
@@ -129,11 +161,11 @@ const TABLES: [&str; 17] = [
     "app",
 ];
 
-fn setup(root: &Node, problems: &Problems) -> Setup {
+fn setup(role: Role, root: &Node, problems: &Problems) -> Setup {
     let top = Section::new("the top level", root, keys::ROOT, &TABLES, problems);
     let section = |name, title, keys| section(&top, name, title, keys, problems);
-    let (listener, admin) = listeners(&section);
-    let own: Vec<_> = admin.into_iter().chain([listener.address]).collect();
+    let (listener, admin) = listeners(role, &section);
+    let own: Vec<_> = admin.into_iter().chain(listener.address).collect();
     let store = store::store(&top, app::workers_stated(&top), problems);
     let sessions = sessions::sessions(&top, &store, problems);
     let wanted = sessions.is_some() || top.has("dependency") || top.has("fleet");
@@ -148,6 +180,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
     let around = dependency::Around {
         own: &taken,
         sidecar: beside,
+        in_fleet: top.has("fleet"),
         shares_limits,
         nodes,
     };
@@ -164,11 +197,15 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         sessions: sessions.as_ref(),
         dependencies: &dependencies,
     };
-    let apps = app::apps(&top, &around, problems);
+    let apps = match role {
+        Role::Gateway => app::apps(&top, &around, problems),
+        Role::Agent => Vec::new(),
+    };
     let around = rates::Around {
         apps: &apps,
         sessions: sessions.is_some(),
         proxies: !trusted.is_empty(),
+        in_fleet: top.has("fleet"),
         shares_limits,
         nodes,
     };
@@ -181,6 +218,7 @@ fn setup(root: &Node, problems: &Problems) -> Setup {
         dependencies,
         probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
         drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
+        reports_load: balancer.load_reports,
         apps,
     };
     Setup {
@@ -211,10 +249,14 @@ fn section<'t>(
 
 /// Where clients and operators connect.
 fn listeners<'t>(
+    role: Role,
     section: &impl Fn(&'static str, &'static str, &'static [keys::Key]) -> Section<'t>,
 ) -> (ListenerPlan, Option<SocketAddr>) {
     let listen = section("listen", "[listen]", keys::LISTEN);
-    let listener = listener::listener(&listen);
+    let mut listener = listener::listener(&listen);
+    if role == Role::Agent {
+        listener.address = None;
+    }
     let admin = section("admin", "[admin]", keys::ADMIN);
     let admin = listener::admin(&admin, &listen, listener.address);
     (listener, admin)

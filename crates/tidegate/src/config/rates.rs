@@ -1,6 +1,7 @@
 //! Rate limits: `[[limit]]`.
 
 mod fleet;
+mod headroom;
 mod key;
 mod overrides;
 mod who;
@@ -13,6 +14,7 @@ use tidegate_gateway::rate::{
     Absent, Cost, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, RatePlan, Stage,
 };
 
+pub(super) use self::headroom::{counted, follows};
 use super::keys::rates::{LIMIT, LIMIT_COST, TOKENS_MAX};
 use super::name::Names;
 use super::problem::Problems;
@@ -26,6 +28,8 @@ pub(crate) struct Around<'a> {
     pub(crate) sessions: bool,
     /// Whether there are peers that are trusted.
     pub(crate) proxies: bool,
+    /// Whether this gateway is a node of a fleet.
+    pub(crate) in_fleet: bool,
     /// Whether gateways share a store of limits.
     pub(crate) shares_limits: bool,
     /// How many of them there should be.
@@ -103,7 +107,9 @@ fn limit(
     }
     let key = key::key(section, problems, around, named);
     let apps = apps(section, around.apps);
-    let fleet = fleet::fleet(section, rate, spec, around);
+    let follows = headroom::headroom(section, algorithm, problems, around);
+    let counted = counted(section, spec, follows.as_ref());
+    let fleet = fleet::fleet(section, rate, counted, around);
     LimitPlan {
         name: name.to_owned(),
         algorithm,
@@ -121,6 +127,7 @@ fn limit(
             false => Standing::Enforced,
         },
         stage: stage(section, &key),
+        follows,
         fleet,
         instead: None,
         key,

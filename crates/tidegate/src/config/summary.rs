@@ -14,6 +14,7 @@ use tidegate_core::bulkhead::{Loan, Portion};
 use tidegate_core::facts::Class;
 use tidegate_core::limit::{Bounds, Kind};
 use tidegate_core::queue::Discipline;
+use tidegate_fleet::balancer::AgentCheckPlan;
 use tidegate_gateway::plan::{AppPlan, Mode, RoutePlan};
 use tidegate_gateway::session::Need;
 
@@ -28,10 +29,12 @@ impl fmt::Display for Summary<'_> {
         let admin = plan
             .admin
             .map_or_else(|| "off".to_owned(), |address| address.to_string());
+        let Some(address) = plan.listener.address else {
+            return show_alone(f, self.0, &admin);
+        };
         writeln!(
             f,
-            "listening on {}, admin {admin}, threads {}, client connections {} + {} for probes",
-            plan.listener.address,
+            "listening on {address}, admin {admin}, threads {}, client connections {} + {} for probes",
             plan.threads,
             plan.listener.connections_max,
             plan.probes.connections_reserved.get() + plan.probes.overflow_connections_max.get(),
@@ -49,8 +52,27 @@ impl fmt::Display for Summary<'_> {
         rls::show(f, self.0.rls.as_ref())?;
         show_fleet(f, self.0.fleet.as_ref())?;
         show_agent(f, self.0.agent.as_ref())?;
+        show_latency(f, self.0.agent.as_ref())?;
         balancer::show(f, &self.0.balancer)
     }
+}
+
+/// What an agent alone will do.
+fn show_alone(f: &mut fmt::Formatter<'_>, setup: &Setup, admin: &str) -> fmt::Result {
+    writeln!(f, "an agent alone: no requests, admin {admin}")?;
+    let says = span(farewell(setup));
+    writeln!(f, "on SIGTERM: says for {says} that all is well, and ends")?;
+    kept::show(f, setup)?;
+    show_fleet(f, setup.fleet.as_ref())?;
+    show_agent(f, setup.agent.as_ref())?;
+    balancer::show(f, &setup.balancer)
+}
+
+/// For how long an agent that ends says that the node is all right: until every balancer has asked.
+pub(crate) fn farewell(setup: &Setup) -> Duration {
+    let check = setup.balancer.agent_check.as_ref();
+    let check = check.map_or(Duration::ZERO, AgentCheckPlan::farewell);
+    check.max(setup.gateway.drain.delay)
 }
 
 fn show_fleet(f: &mut fmt::Formatter<'_>, fleet: Option<&FleetPlan>) -> fmt::Result {
@@ -94,6 +116,14 @@ fn show_agent(f: &mut fmt::Formatter<'_>, agent: Option<&AgentSetup>) -> fmt::Re
     for at in &look.listen {
         writeln!(f, "  listener  {at}")?;
     }
+    Ok(())
+}
+
+/// Whether latency is judged, where answers are seen.
+fn show_latency(f: &mut fmt::Formatter<'_>, agent: Option<&AgentSetup>) -> fmt::Result {
+    let Some(agent) = agent else {
+        return Ok(());
+    };
     match agent.latency_budget {
         Some(budget) => writeln!(f, "  latency   99 % within {}", span(budget)),
         None => writeln!(f, "  latency   not judged, without latency_budget"),

@@ -97,7 +97,7 @@ fn flags_alone_make_a_plan() {
 
     assert_eq!(plan.threads.get(), 2);
     assert_eq!(plan.admin, None);
-    assert_eq!(plan.listener.address, ([127, 0, 0, 1], 0).into());
+    assert_eq!(plan.listener.address, Some(([127, 0, 0, 1], 0).into()));
     let app = &plan.apps[0];
     assert_eq!(
         (app.upstream.host.as_str(), app.upstream.port),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::health::{Dimension, Load, Signal, utilisation};
+use tidegate_core::health::{Called, Dimension, Load, Signal, left_of, utilisation};
 use tidegate_core::time::Mono;
 use tidegate_fleet::agent::{Agent, Board};
 use tidegate_fleet::control::Said;
@@ -85,8 +85,10 @@ impl<S: Fn() -> Status> Reader<S> {
             signals.extend(self.latency(&work, before, now));
             signals.extend(downstream(&work, before, now));
         }
+        let calls = since.map_or_else(Vec::new, |(at, before)| calls(&work, before, now.since(at)));
         let load = since.and_then(|(at, before)| load(&work, before, at, now, &signals));
-        let inside = work.inside;
+        // Without applications behind it a process does not know how many requests are inside one.
+        let inside = (!status.apps.is_empty()).then_some(work.inside);
         self.before.push((now, work));
         if self.before.len() > WINDOW {
             self.before.remove(0);
@@ -94,7 +96,8 @@ impl<S: Fn() -> Status> Reader<S> {
         Said {
             signals,
             load,
-            inflight: Some(inside),
+            calls,
+            inflight: inside,
             keeps_sessions: self.keeps_sessions,
             in_container,
             release: env!("CARGO_PKG_VERSION").to_owned(),
@@ -109,9 +112,14 @@ impl<S: Fn() -> Status> Reader<S> {
             return None;
         }
         let took = work.took_within(before, LATENCY_SHARE)?;
-        let (took, budget) = (took.as_secs_f64(), budget.as_secs_f64());
-        Some(Signal::read(Dimension::Latency, took, budget, now))
+        Some(latency(took, budget, now))
     }
+}
+
+/// So much of so much, in the milliseconds that latency is told in everywhere.
+fn latency(took: Duration, budget: Duration, now: Mono) -> Signal {
+    let ms = |span: Duration| span.as_secs_f64() * 1_000.0;
+    Signal::read(Dimension::Latency, ms(took), ms(budget), now)
 }
 
 /// The worst of what the applications call: all of it where a breaker lets nothing through.
@@ -129,6 +137,42 @@ fn downstream(work: &Work, before: &Work, now: Mono) -> Option<Signal> {
     });
     let worst = failing.reduce(f64::max)?;
     Some(Signal::read(Dimension::Downstream, worst, 1.0, now))
+}
+
+/// How calls went since `before`, which was `span` ago, to what follows what is left of it. The worst come first.
+fn calls(work: &Work, before: &Work, span: Duration) -> Vec<(String, Called)> {
+    let seconds = span.as_secs_f64();
+    let of = |called: &CalledWork| {
+        let earlier = before.dependencies.iter().find(|it| it.name == called.name);
+        let none = CalledWork::default();
+        let earlier = earlier.unwrap_or(&none);
+        let calls = called.calls.saturating_sub(earlier.calls);
+        let failed = called.failed.saturating_sub(earlier.failed);
+        let took = called.took_nanos.saturating_sub(earlier.took_nanos);
+        // Of a few calls nothing can be told, and one that failed would be all of them.
+        let tells = calls >= REQUESTS_MIN && seconds > 0.0;
+        let longest = calls as f64 * called.timeout_nanos as f64;
+        Called {
+            per_second: if tells { calls as f64 / seconds } else { 0.0 },
+            failed: if tells {
+                (failed as f64 / calls as f64).min(1.0)
+            } else {
+                0.0
+            },
+            slow: (tells && longest > 0.0).then(|| took as f64 / longest),
+            is_tripped: called.is_shut,
+        }
+    };
+    let following = work.dependencies.iter().filter(|it| it.follows);
+    let mut calls: Vec<(String, Called)> = following
+        .map(|called| (called.name.clone(), of(called)))
+        .filter(|(_, called)| called.is_tripped || called.per_second > 0.0)
+        .collect();
+    calls.sort_by(|(_, a), (_, b)| {
+        let left = |called: &Called| left_of(std::slice::from_ref(called)).unwrap_or(1.0);
+        left(a).total_cmp(&left(b))
+    });
+    calls
 }
 
 /// What was done since `before`, which was at `at`.
@@ -182,12 +226,52 @@ mod tests {
     }
 
     #[test]
+    fn calls_are_told_of_what_follows_them_and_the_worst_come_first() {
+        let called = |name: &str, failed, follows| CalledWork {
+            name: name.to_owned(),
+            calls: 100,
+            failed,
+            took_nanos: 100 * 200_000_000,
+            timeout_nanos: 1_000_000_000,
+            follows,
+            ..CalledWork::default()
+        };
+        let work = Work {
+            dependencies: vec![
+                called("mail", 0, true),
+                called("db", 40, true),
+                called("other", 100, false),
+                CalledWork {
+                    calls: 3,
+                    ..called("idle", 3, true)
+                },
+            ],
+            ..Work::default()
+        };
+
+        let told = calls(&work, &Work::default(), Duration::from_secs(5));
+
+        let names: Vec<&str> = told.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["db", "mail"]);
+        let db = told[0].1;
+        assert_eq!((db.per_second, db.failed, db.slow), (20.0, 0.4, Some(0.2)));
+    }
+
+    #[test]
+    fn latency_is_told_in_milliseconds() {
+        let signal = latency(Duration::from_millis(250), Duration::from_secs(1), at(5));
+
+        assert_eq!((signal.value, signal.limit), (250.0, 1_000.0));
+    }
+
+    #[test]
     fn the_worst_dependency_counts_and_a_tripped_breaker_is_the_worst() {
         let called = |name: &str, calls, failed, is_tripped| CalledWork {
             name: name.to_owned(),
             calls,
             failed,
             is_tripped,
+            ..CalledWork::default()
         };
         let work = |dependencies| Work {
             dependencies,

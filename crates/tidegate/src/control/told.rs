@@ -7,7 +7,8 @@ use tidegate_core::health::{self, VERDICT_LEASE};
 use tidegate_core::time::Mono;
 use tidegate_fleet::balancer::Desired;
 use tidegate_fleet::control::{Standing, TICK, Told};
-use tidegate_http::verdict::{Binding, Board, State, Verdict};
+use tidegate_gateway::FleetWord;
+use tidegate_http::verdict::{Binding, Board, Load, State, Verdict};
 use tidegate_store::{Call, Fleet, Issue};
 use tokio::time::MissedTickBehavior;
 
@@ -54,8 +55,9 @@ fn desired(issue: &Issue, asked: Instant) -> Vec<Desired> {
         .collect()
 }
 
-/// Puts up on `board` what holds at `now`. What nobody renews is over with the lease, and then the node is healthy.
-pub(super) fn put_up(board: &Board, standing: &Standing, now: Mono) {
+/// Puts up on `board` what holds at `now`, with the `load` that the node carries, where that is measured. What nobody renews
+/// is over with the lease, and then the node is healthy.
+pub(super) fn put_up(board: &Board, standing: &Standing, load: Option<health::Load>, now: Mono) {
     let drains = standing.drain.is_some();
     let left = standing.verdict.valid_until.since(now);
     // An order to drain is no evidence: it holds though nobody knows how the node is.
@@ -64,7 +66,42 @@ pub(super) fn put_up(board: &Board, standing: &Standing, now: Mono) {
     } else {
         left.min(VERDICT_LEASE)
     };
-    board.post(verdict(&standing.verdict, drains), lease);
+    let load = load.filter(|load| now.since(load.at) < VERDICT_LEASE);
+    let verdict = Verdict {
+        load: load.map(|load| Load {
+            utilization: load.utilisation,
+            error_ratio: load.error_ratio,
+            completed_per_s: load.completed_rps,
+        }),
+        ..verdict(&standing.verdict, drains)
+    };
+    // A load is measured whether or not anybody judges it: a verdict that is over is put up as the one that nobody has said.
+    let (verdict, lease) = if lease.is_zero() {
+        let unknown = Verdict {
+            load: verdict.load,
+            ..Verdict::UNKNOWN
+        };
+        (unknown, VERDICT_LEASE)
+    } else {
+        (verdict, lease)
+    };
+    board.post(verdict, lease);
+}
+
+/// What the data path is told of the whole fleet at `now`; nothing when nobody says anything, and then what it was told
+/// last is over with its time.
+pub(super) fn of_fleet(standing: &Standing, now: Mono) -> Option<FleetWord> {
+    let word = standing.word.as_ref()?;
+    let lasts = standing.word_until.since(now).min(VERDICT_LEASE);
+    let is_slow = word.admission < 1.0;
+    Some(FleetWord {
+        admission: word.admission,
+        room: word.room,
+        budgets: word.budgets.clone(),
+        // Behind what it came from it may take a while until everything is let in again.
+        why: is_slow.then(|| word.freeze.clone().unwrap_or_else(|| "recovers".to_owned())),
+        lasts,
+    })
 }
 
 fn verdict(it: &health::Verdict, drain: bool) -> Verdict {
@@ -94,7 +131,7 @@ mod tests {
     use tidegate_core::health::Dimension;
     use tidegate_core::session::Name;
     use tidegate_core::time::Wall;
-    use tidegate_fleet::control::Drained;
+    use tidegate_fleet::control::{Drained, Word};
     use tidegate_http::verdict;
     use tidegate_store::{Fence, Stamp};
 
@@ -121,6 +158,7 @@ mod tests {
         put_up(
             &board,
             &standing(health::State::Stressed, 60_000),
+            None,
             Mono::default(),
         );
 
@@ -135,9 +173,52 @@ mod tests {
         let board = Board::default();
 
         let over = standing(health::State::Saturated, 1_000);
-        put_up(&board, &over, Mono::from_millis(1_000));
+        put_up(&board, &over, None, Mono::from_millis(1_000));
 
         assert_eq!(board.current(), Verdict::UNKNOWN);
+    }
+
+    #[test]
+    fn a_load_is_reported_while_it_is_fresh_whoever_judges() {
+        let load = health::Load {
+            offered_rps: 9.0,
+            completed_rps: 8.0,
+            error_ratio: 0.25,
+            utilisation: 0.5,
+            at: Mono::from_millis(1_000),
+        };
+        for until in [60_000, 0] {
+            let board = Board::default();
+            let standing = standing(health::State::Stressed, until);
+
+            put_up(&board, &standing, Some(load), Mono::from_millis(3_999));
+            let report = board.report().unwrap();
+            put_up(&board, &standing, Some(load), Mono::from_millis(4_000));
+
+            let expected = "TEXT application_utilization=0.750,rps_fractional=80.000";
+            assert_eq!(report, expected, "until {until}");
+            assert_eq!(board.report(), None);
+        }
+    }
+
+    #[test]
+    fn the_data_path_is_told_for_as_long_as_it_counts() {
+        let mut standing = standing(health::State::Healthy, 60_000);
+        standing.word = Some(Word {
+            admission: 0.6,
+            room: Some(0.4),
+            freeze: Some("dependency".to_owned()),
+            ..Word::default()
+        });
+        standing.word_until = Mono::from_millis(3_000);
+
+        let word = of_fleet(&standing, Mono::from_millis(1_000)).unwrap();
+
+        assert_eq!((word.admission, word.room), (0.6, Some(0.4)));
+        assert_eq!(word.why.as_deref(), Some("dependency"));
+        assert_eq!(word.lasts, Duration::from_secs(2));
+        standing.word = None;
+        assert_eq!(of_fleet(&standing, Mono::from_millis(1_000)), None);
     }
 
     #[test]
@@ -147,11 +228,12 @@ mod tests {
         standing.drain = Some(Drained {
             by: "ann".to_owned(),
             why: None,
+            since_ms: None,
             left_ms: None,
             is_done: true,
         });
 
-        put_up(&board, &standing, Mono::from_millis(1_000));
+        put_up(&board, &standing, None, Mono::from_millis(1_000));
 
         assert_eq!(board.current().told(), verdict::Told::Leave);
     }

@@ -8,10 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tidegate_fleet::Listen;
+use tidegate_gateway::rate::{KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, part_written};
 
 use crate::client;
 use crate::config::Flags;
@@ -54,8 +55,8 @@ pub(crate) enum Command {
 pub(crate) struct Key {
     /// The limit, as its `name` in the configuration.
     name: String,
-    /// The parts of its `key`, in their order and without constants, such as 203.0.113.7 checkout; - is a part that requests
-    /// lack.
+    /// The parts of its `key`, in their order and without constants, such as 203.0.113.7 checkout. - is a part that requests
+    /// lack, and =- one that is a minus sign (==- is =-, and so on).
     parts: Vec<String>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Place {
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Show { key, place } => {
-            let answer = place.ask("GET", &key.path())?;
+            let answer = place.ask("GET", &key.path()?)?;
             place.print(&answer, show::limit)
         }
         Command::Top { name, count, place } => {
@@ -90,13 +91,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             place,
         } => {
             // What is no key of the limit is found out before anybody is asked.
-            place.ask("GET", &key.path())?;
+            place.ask("GET", &key.path()?)?;
             consent.ask(&format!(
                 "Forget what {} has used of {}?",
                 key.said(),
                 key.name
             ))?;
-            let answer = place.ask("DELETE", &key.path())?;
+            let answer = place.ask("DELETE", &key.path()?)?;
             place.print(&answer, |answer| show::reset(answer, &key.said()))
         }
         Command::Import(args) => import::run(&args),
@@ -104,13 +105,24 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 impl Key {
-    fn path(&self) -> String {
-        let parts = self.parts.iter().map(|part| match part.as_str() {
-            "-" => "absent".to_owned(),
-            part => format!("key={}", segment(part)),
-        });
-        let parts: Vec<String> = parts.collect();
-        format!("/limits/{}?{}", segment(&self.name), parts.join("&"))
+    fn path(&self) -> anyhow::Result<String> {
+        let mut query = Vec::with_capacity(self.parts.len());
+        for (number, part) in (1..).zip(&self.parts) {
+            ensure!(
+                part.len() <= KEY_PART_BYTES_MAX,
+                "part {number} of the key is too long: it has {} bytes, and {KEY_PART_BYTES_MAX} are the most",
+                part.len()
+            );
+            query.push(match part_written(part) {
+                None => "absent".to_owned(),
+                Some(part) => format!("key={}", segment(part)),
+            });
+        }
+        Ok(format!(
+            "/limits/{}?{}",
+            segment(&self.name),
+            query.join("&")
+        ))
     }
 
     fn said(&self) -> String {
@@ -124,8 +136,15 @@ impl Key {
 impl Place {
     /// The answer of the gateway, if it is a good one; else an error in its words.
     fn ask(&self, method: &str, path: &str) -> anyhow::Result<Value> {
+        // The gateway would not read it, and could not say so in its words.
+        ensure!(
+            path.len() <= KEY_QUERY_BYTES_MAX,
+            "the limit's name and the key are too long: they have {} bytes as they are sent, and {KEY_QUERY_BYTES_MAX} \
+             are the most",
+            path.len()
+        );
         let to = Listen::Loopback(self.address()?);
-        let answer = client::ask("gateway", &to, method, path, None)?;
+        let answer = client::ask(client::PATIENCE, "gateway", &to, method, path, None)?;
         let said: Value = serde_json::from_slice(&answer.body)
             .context("what answers is no gateway: it does not say JSON")?;
         if answer.status < 300 {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::Value;
+use tidegate_gateway::rate::in_writing;
 use tidegate_lab::text::{escaped, shortened};
 
 /// Characters of a key that are shown; `--json` shows all that there is.
@@ -26,6 +27,9 @@ pub(super) fn limit(answer: &Value) -> String {
             shadow(answer)
         ),
     );
+    if let Some(now) = now(answer) {
+        line("now", now);
+    }
     let all = |list: &Value| match list.as_array().map_or(&[][..], Vec::as_slice) {
         [] => "all".to_owned(),
         names => names.iter().map(text).collect::<Vec<_>>().join(", "),
@@ -74,6 +78,18 @@ pub(super) fn limit(answer: &Value) -> String {
         line("passes", wait(state, &answer["cost"]));
     }
     page
+}
+
+/// What holds of a limit that follows the fleet.
+fn now(answer: &Value) -> Option<String> {
+    let share = answer["share"].as_f64()?;
+    let why = match answer["share_by"].as_str() {
+        Some("told") => "by the headroom of the fleet",
+        Some("held") => "by what was heard last of the fleet, which says nothing now",
+        _ => "as nobody says what the fleet has left",
+    };
+    let now = text(&answer["rate_now"]);
+    Some(format!("{now}, {:.0} % of it, {why}", share * 100.0))
 }
 
 /// The keys that are met most.
@@ -178,10 +194,9 @@ fn shadow(state: &Value) -> &'static str {
 /// A key as it is given on the command line.
 fn key(parts: &Value) -> String {
     let parts = parts.as_array().map_or(&[][..], Vec::as_slice);
-    let parts = parts.iter().map(|part| match part.as_str() {
-        None => "-".to_owned(),
-        Some(part) => shortened(part, KEY_CHARS_MAX),
-    });
+    let parts = parts
+        .iter()
+        .map(|part| shortened(&in_writing(part.as_str()), KEY_CHARS_MAX));
     // Line breaks would begin what looks like another row.
     let line = escaped(&parts.collect::<Vec<_>>().join(" "));
     line.replace('\n', "\\n").replace('\t', "\\t")

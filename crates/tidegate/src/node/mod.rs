@@ -5,10 +5,11 @@ mod show;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{anyhow, ensure};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use tidegate_core::session::Name;
+use tidegate_fleet::control::Drain;
 
 use crate::session::{Consent, Door, Place};
 
@@ -39,9 +40,12 @@ pub(crate) enum Command {
         /// Who orders it; without it, who is signed in on this machine.
         #[arg(long, value_name = "NAME", env = "USER")]
         by: String,
-        /// Why, for others to read.
+        /// Why, for others to read: one line of 240 bytes at most.
         #[arg(long, value_name = "TEXT")]
         why: Option<String>,
+        /// Also when nobody has heard of the node: it is not up yet.
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         consent: Consent,
         #[command(flatten)]
@@ -51,6 +55,8 @@ pub(crate) enum Command {
     Undrain {
         /// The node.
         node: String,
+        #[command(flatten)]
+        consent: Consent,
         #[command(flatten)]
         place: Place,
     },
@@ -73,33 +79,27 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             r#for,
             by,
             why,
+            force,
             consent,
             place,
         } => {
-            let path = path(&node)?;
-            let door = Door::to_nodes(&place)?;
-            let lasting = r#for.map_or_else(
-                || "until that is taken back".to_owned(),
-                |span| format!("for {}", humantime::format_duration(span)),
-            );
-            consent.ask(&format!("Give node {node} nothing new {lasting}?"))?;
-            let mut order = json!({ "by": by });
-            if let Some(why) = why {
-                order["why"] = Value::from(why);
-            }
-            if let Some(span) = r#for {
-                order["for_ms"] = Value::from(u64::try_from(span.as_millis())?);
-            }
-            let answer = door.ask("PUT", &format!("{path}/drain"), Some(&order))?;
-            place.print(&answer, |_| {
-                format!(
-                    "node {node} is to be drained {lasting}; tidegate node list says when it is"
-                )
-            })
+            let order = Order {
+                span: r#for,
+                by,
+                why,
+                force,
+            };
+            drain(&node, &order, &consent, &place)
         }
-        Command::Undrain { node, place } => {
+        Command::Undrain {
+            node,
+            consent,
+            place,
+        } => {
             let path = format!("{}/drain", path(&node)?);
-            let answer = Door::to_nodes(&place)?.ask("DELETE", &path, None)?;
+            let door = Door::to_nodes(&place)?;
+            consent.ask(&format!("Give node {node} traffic again?"))?;
+            let answer = door.ask("DELETE", &path, None)?;
             place.print(&answer, |answer| {
                 let existed = answer["existed"].as_bool() == Some(true);
                 let said = if existed {
@@ -113,9 +113,50 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// What is ordered about a node.
+struct Order {
+    span: Option<Duration>,
+    by: String,
+    why: Option<String>,
+    force: bool,
+}
+
+fn drain(node: &str, order: &Order, consent: &Consent, place: &Place) -> anyhow::Result<ExitCode> {
+    // Before anybody is asked whether it is meant.
+    Drain::check_by(&order.by).map_err(|bad| anyhow!("--by: {bad}"))?;
+    if let Some(why) = &order.why {
+        Drain::check_why(why).map_err(|bad| anyhow!("--why: {bad}"))?;
+    }
+    let path = path(node)?;
+    let door = Door::to_nodes(place)?;
+    let lasting = order.span.map_or_else(
+        || "until that is taken back".to_owned(),
+        |span| format!("for {}", humantime::format_duration(span)),
+    );
+    consent.ask(&format!("Give node {node} nothing new {lasting}?"))?;
+    let mut said = json!({ "by": order.by, "force": order.force });
+    if let Some(why) = &order.why {
+        said["why"] = Value::from(why.as_str());
+    }
+    if let Some(span) = order.span {
+        said["for_ms"] = Value::from(u64::try_from(span.as_millis())?);
+    }
+    let asked = door.ask("PUT", &format!("{path}/drain"), Some(&said));
+    let answer = asked.map_err(|error| {
+        if !order.force && error.to_string().contains("(no_such_node, ") {
+            return anyhow!("{error}; --force orders it for one that is not up yet");
+        }
+        error
+    })?;
+    place.print(&answer, |_| {
+        format!("node {node} is to be drained {lasting}; tidegate node list says when it is")
+    })
+}
+
 fn path(node: &str) -> anyhow::Result<String> {
-    let name = Name::new(node).with_context(|| {
-        format!("\"{node}\" is no node: a name has 1 to 64 letters, digits, '-', '_', '.' and '/'")
+    // The name's own error says no more than this.
+    let name = Name::new(node).map_err(|_| {
+        anyhow!("\"{node}\" is no node: a name has 1 to 64 letters, digits, '-', '_', '.' and '/'")
     })?;
     // As a segment of a path a name with these would be another path.
     ensure!(

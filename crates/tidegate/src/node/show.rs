@@ -47,10 +47,11 @@ fn row(node: &Value) -> [String; 9] {
         text("dimension"),
         used(node).unwrap_or_else(dash),
         lasting(&node["for_ms"]).unwrap_or_else(dash),
-        node["beacon_age_ms"].as_u64().map_or_else(
-            || "silent".to_owned(),
-            |age| format!("{:.1} s ago", age as f64 / 1_000.0),
-        ),
+        match (node["beacon_age_ms"].as_u64(), &node["silent_for_ms"]) {
+            (Some(age), _) => format!("{:.1} s ago", age as f64 / 1_000.0),
+            (None, silent) => lasting(silent)
+                .map_or_else(|| "silent".to_owned(), |span| format!("silent for {span}")),
+        },
         notes(node),
     ]
 }
@@ -67,11 +68,10 @@ fn notes(node: &Value) -> String {
         let by = drain["by"].as_str().map(escaped).unwrap_or_default();
         let is_done = drain["is_done"].as_bool() == Some(true);
         let word = if is_done { "drained" } else { "to be drained" };
-        let until = match drain.get("left_ms").and_then(Value::as_u64) {
-            Some(left) => format!(" for {} yet", short(left)),
-            None => String::new(),
-        };
-        notes.push(format!("{word} by {by}{until}"));
+        let time = |member: &str| drain.get(member).and_then(Value::as_u64).map(short);
+        let since = time("since_ms").map_or_else(String::new, |span| format!(" {span} ago"));
+        let until = time("left_ms").map_or_else(String::new, |span| format!(", for {span} yet"));
+        notes.push(format!("{word} by {by}{since}{until}"));
     }
     notes.join(", ")
 }
@@ -103,18 +103,23 @@ fn fleet(fleet: &Value) -> String {
     page
 }
 
-/// Why moving load from node to node does not help, if so.
-fn frozen(fleet: &Value) -> Option<String> {
-    let freeze = fleet["freeze"].as_str()?;
-    let admission = fleet["admission"].as_f64().unwrap_or(1.0);
-    let let_in = if admission < 1.0 {
+/// What gateways let in, where that is less than usual.
+fn slow(admission: f64) -> Option<String> {
+    (admission < 1.0).then(|| {
         format!(
-            " The fleet could do with {:.0} % of the usual instead.",
+            "Gateways let in {:.0} % of the usual, the lowest classes last.",
             admission * 100.0
         )
-    } else {
-        String::new()
+    })
+}
+
+/// Why moving load from node to node does not help, if so.
+fn frozen(fleet: &Value) -> Option<String> {
+    let admission = fleet["admission"].as_f64().unwrap_or(1.0);
+    let Some(freeze) = fleet["freeze"].as_str() else {
+        return slow(admission);
     };
+    let let_in = slow(admission).map_or_else(String::new, |let_in| format!(" {let_in}"));
     let why = match freeze {
         "dependency" => {
             let shared = &fleet["shared"];
@@ -167,7 +172,13 @@ pub(super) fn why(answer: &Value) -> String {
             meaning(dimension)
         ));
     }
-    if let Some(left) = node["headroom"].as_f64() {
+    let left = node["headroom"].as_f64();
+    if let Some(left) = left.filter(|_| state == "drained") {
+        say(format!(
+            "{:.0} % of it is left. Nothing is decided by that while it is drained.",
+            left * 100.0
+        ));
+    } else if let Some(left) = left {
         say(format!(
             "{:.0} % of it is left, smoothed: below 45 % a node is stressed, below 20 % twice it is saturated, and above \
              55 % for six seconds it is healthy again.",
@@ -209,7 +220,12 @@ pub(super) fn why(answer: &Value) -> String {
 fn heard(node: &Value) -> String {
     match node["beacon_age_ms"].as_u64() {
         Some(age) => format!("It was heard of {:.1} s ago.", age as f64 / 1_000.0),
-        None => "It is silent: no beacon of it counts any more.".to_owned(),
+        None => match lasting(&node["silent_for_ms"]) {
+            Some(span) => {
+                format!("It has been silent for {span}: no beacon of it counts any more.")
+            }
+            None => "It is silent: nobody remembers when it was heard of.".to_owned(),
+        },
     }
 }
 
@@ -217,17 +233,19 @@ fn drained(drain: &serde_json::Map<String, Value>) -> String {
     let text = |member: &str| drain.get(member).and_then(Value::as_str).map(escaped);
     let by = text("by").unwrap_or_default();
     let why = text("why").map_or_else(String::new, |why| format!(" ({why})"));
+    let since = drain.get("since_ms").and_then(Value::as_u64).map(short);
+    let since = since.map_or_else(String::new, |span| format!(" since {span} ago"));
     let until = match drain.get("left_ms").and_then(Value::as_u64) {
         Some(left) => format!("for {} yet", short(left)),
         None => "until that is taken back".to_owned(),
     };
     if drain.get("is_done").and_then(Value::as_bool) == Some(true) {
         format!(
-            "{by} has it drained{why}, {until}: it gets nothing new, and what is there ends by itself."
+            "{by} has it drained{since}{why}, {until}: it gets nothing new, and what is there ends by itself."
         )
     } else {
         format!(
-            "{by} wants it drained{why}, {until}; that has not happened yet, or it is the last node."
+            "{by} wants it drained{since}{why}, {until}; that has not happened yet, or it is the last node."
         )
     }
 }
@@ -324,7 +342,7 @@ mod tests {
     fn answer() -> Value {
         json!({
             "fleet": {
-                "by": "shop-1", "nodes": 3, "heard": 2, "out": 0, "drained": 1, "utilisation": 0.81,
+                "by": "shop-1", "nodes": 3, "heard": 1, "out": 0, "drained": 1, "utilisation": 0.81,
                 "spare_rps": 12.5, "admission": 0.62, "freeze": "dependency",
                 "shared": { "dimension": "pool", "for_ms": 14_900 },
             },
@@ -335,9 +353,17 @@ mod tests {
                     "confidence": 0.75, "guard": "dependency", "beacon_age_ms": 400, "drain": null,
                 },
                 {
-                    "node": "shop-2", "state": "unknown", "source": "control", "weight": 100, "headroom": null,
-                    "dimension": null, "value": null, "limit": null, "for_ms": 4_000_000, "beacon_age_ms": null,
-                    "guard": null, "drain": { "by": "kim", "why": "new disk", "left_ms": 61_000, "is_done": true },
+                    "node": "shop-2", "state": "drained", "source": "control", "weight": 0, "headroom": 0.9,
+                    "dimension": "threads", "value": 2, "limit": 20, "for_ms": 4_000_000, "beacon_age_ms": null,
+                    "silent_for_ms": 7_000, "guard": null,
+                    "drain": {
+                        "by": "kim", "why": "new disk", "since_ms": 4_000_000, "left_ms": 61_000, "is_done": true,
+                    },
+                },
+                {
+                    "node": "shop-3", "state": "unknown", "source": "control", "weight": 100, "headroom": null,
+                    "dimension": null, "value": null, "limit": null, "for_ms": 9_000, "beacon_age_ms": null,
+                    "silent_for_ms": 9_000, "guard": null, "drain": null,
                 },
             ],
         })
@@ -350,14 +376,14 @@ mod tests {
         let lines: Vec<&str> = page.lines().collect();
         assert_eq!(
             lines[0],
-            "3 nodes, 2 heard of, 0 out, 1 drained; shop-1 leads"
+            "3 nodes, 1 heard of, 0 out, 1 drained; shop-1 leads"
         );
         assert_eq!(lines[1], "81 % used, 12 requests/s to spare");
         assert!(
             lines[2]
                 .starts_with("A shared dependency is in trouble: its pool of connections (pool)")
         );
-        assert!(lines[2].ends_with("The fleet could do with 62 % of the usual instead."));
+        assert!(lines[2].ends_with("Gateways let in 62 % of the usual, the lowest classes last."));
         let first: Vec<&str> = lines[5]
             .split("  ")
             .map(str::trim)
@@ -375,8 +401,24 @@ mod tests {
             "kept in (dependency)",
         ];
         assert_eq!(first, expected);
-        assert!(lines[6].contains("silent") && lines[6].contains("drained by kim for 1m 1s yet"));
-        assert!(lines[6].contains("1h 6m "), "{}", lines[6]);
+        let second: Vec<&str> = lines[6]
+            .split("  ")
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+            .collect();
+        let expected = [
+            "shop-2",
+            "drained",
+            "0",
+            "90 %",
+            "threads",
+            "2 of 20",
+            "1h 6m",
+            "silent for 7s",
+            "drained by kim 1h 6m ago, for 1m 1s yet",
+        ];
+        assert_eq!(second, expected);
+        assert!(lines[7].ends_with("silent for 9s"), "{}", lines[7]);
     }
 
     #[test]
@@ -395,9 +437,16 @@ mod tests {
             assert!(first.contains(said), "{said} in {first}");
         }
         let second = why(&json!({ "fleet": null, "node": all["nodes"][1] }));
-        assert!(second.contains("Silence counts as healthy."));
-        assert!(second.contains("kim has it drained (new disk), for 1m 1s yet"));
-        assert!(second.contains("no beacon of it counts"));
+        for said in [
+            "shop-2 is drained for 1h 6m, with weight 0 of 100.\n",
+            "What it has least of is its workers (threads): 2 of 20.\n90 % of it is left. Nothing is decided",
+            "It has been silent for 7s: no beacon of it counts",
+            "kim has it drained since 1h 6m ago (new disk), for 1m 1s yet",
+        ] {
+            assert!(second.contains(said), "{said} in {second}");
+        }
+        let third = why(&json!({ "fleet": all["fleet"], "node": all["nodes"][2] }));
+        assert!(third.contains("Silence counts as healthy."), "{third}");
     }
 
     #[test]

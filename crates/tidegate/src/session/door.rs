@@ -11,19 +11,43 @@ use tidegate_store::desk::Desk;
 
 use super::Place;
 use crate::client;
-use crate::config::{Flags, Setup};
+use crate::config::Setup;
 use crate::run::{self, Nodes};
 
-/// How long connections to the store may take to come up.
-const STORE_PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is asked again meanwhile.
+/// How long a sidecar may take to say that it is there.
+const HELLO_PATIENCE: Duration = Duration::from_millis(500);
+/// How often a store is asked again whose connections are not up yet.
 const STORE_PAUSE: Duration = Duration::from_millis(50);
-/// How long an operation may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long is waited for whoever is asked.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// For connections to the store to come up.
+    store: Duration,
+    /// For an operation of the store.
+    operation: Duration,
+    /// For an answer, all in all.
+    answer: Duration,
+}
+
+/// For sessions: lists of them may be long.
+const FOR_SESSIONS: Patience = Patience {
+    store: Duration::from_secs(5),
+    operation: Duration::from_secs(10),
+    answer: Duration::from_secs(90),
+};
+/// For nodes: who asks in an incident has no time, and a store that does not answer by then is what they want to know. With
+/// [`HELLO_PATIENCE`] it comes to two seconds.
+const FOR_NODES: Patience = Patience {
+    store: Duration::from_millis(1_400),
+    operation: Duration::from_millis(1_000),
+    answer: Duration::from_millis(1_400),
+};
 
 /// The way to sessions and nodes.
 pub(crate) struct Door {
     to: Listen,
+    patience: Patience,
     /// A sidecar of our own before the store, where there is no other.
     own: Option<Own>,
 }
@@ -42,14 +66,14 @@ impl Door {
     /// The way to sessions that `place` says.
     pub(super) fn open(place: &Place) -> anyhow::Result<Self> {
         if let Some(text) = &place.sidecar {
-            return Self::at(address(text)?);
+            return Self::at(address(text)?, FOR_SESSIONS);
         }
         let (file, setup) = configured(place)?;
         if setup.sessions.is_none() {
             bail!("{} has no section [sessions]", file.display());
         }
         if let Some(listen) = running(&setup) {
-            return Self::at(listen);
+            return Self::at(listen, FOR_SESSIONS);
         }
         Self::into_store(setup).with_context(|| {
             "no sidecar is running, and the store itself cannot be opened (a running gateway has the file of \
@@ -60,11 +84,11 @@ impl Door {
     /// The way to nodes that `place` says.
     pub(crate) fn to_nodes(place: &Place) -> anyhow::Result<Self> {
         if let Some(text) = &place.sidecar {
-            return Self::at(address(text)?);
+            return Self::at(address(text)?, FOR_NODES);
         }
         let (file, setup) = configured(place)?;
         if let Some(listen) = running(&setup) {
-            return Self::at(listen);
+            return Self::at(listen, FOR_NODES);
         }
         let nodes = run::start_nodes(&setup)?.with_context(|| {
             format!(
@@ -73,20 +97,29 @@ impl Door {
                 file.display()
             )
         })?;
-        Self::own(setup, None, Some(nodes))
+        Self::own(setup, None, Some(nodes), FOR_NODES)
     }
 
-    const fn at(to: Listen) -> anyhow::Result<Self> {
-        Ok(Self { to, own: None })
+    const fn at(to: Listen, patience: Patience) -> anyhow::Result<Self> {
+        Ok(Self {
+            to,
+            patience,
+            own: None,
+        })
     }
 
     fn into_store(mut setup: Setup) -> anyhow::Result<Self> {
         let desk = run::start_desk(&mut setup)?;
         anyhow::ensure!(desk.is_some(), "there is no store to ask");
-        Self::own(setup, desk.as_ref(), None)
+        Self::own(setup, desk.as_ref(), None, FOR_SESSIONS)
     }
 
-    fn own(mut setup: Setup, desk: Option<&Desk>, nodes: Option<Nodes>) -> anyhow::Result<Self> {
+    fn own(
+        mut setup: Setup,
+        desk: Option<&Desk>,
+        nodes: Option<Nodes>,
+        patience: Patience,
+    ) -> anyhow::Result<Self> {
         let folder = Folder::new()?;
         let to = Listen::Socket(folder.0.join("sidecar.sock"));
         setup.sidecar = Some(SidecarPlan {
@@ -94,13 +127,14 @@ impl Door {
             connections_max: 4,
             requests_max: 4,
             body_bytes_max: 1024 * 1024,
-            timeout: TIMEOUT,
+            timeout: patience.operation,
         });
         let fleet = nodes.as_ref().map(|nodes| nodes.fleet.clone());
         let sidecar = run::start_sidecar(&setup, desk, &PermitDoor::default(), fleet)?;
         let sidecar = sidecar.context("there is no store to ask")?;
         Ok(Self {
             to,
+            patience,
             own: Some(Own {
                 _sidecar: sidecar,
                 _folder: folder,
@@ -119,22 +153,44 @@ impl Door {
         let begun = Instant::now();
         let body = body.map(ToString::to_string);
         loop {
-            let answer = client::ask("sidecar", &self.to, method, path, body.as_deref())?;
+            let left = self.patience.answer.saturating_sub(begun.elapsed());
+            let asked = client::ask(left, "sidecar", &self.to, method, path, body.as_deref());
+            let answer = match asked {
+                // It is not the sidecar that is slow: it is ours.
+                Err(_) if self.own.is_some() && begun.elapsed() >= self.patience.answer => {
+                    bail!("{}", self.is_away())
+                }
+                asked => asked?,
+            };
             let said: Value = serde_json::from_slice(&answer.body)
                 .context("what answers is no sidecar: it does not say JSON")?;
             if answer.status < 300 {
                 return Ok(said);
             }
             // Our own connections may not be up yet.
-            let is_new = self.own.is_some() && begun.elapsed() < STORE_PATIENCE;
-            if is_new && said["reason"] == "store_away" {
+            let is_away = self.own.is_some() && said["reason"] == "store_away";
+            if is_away && begun.elapsed() + STORE_PAUSE < self.patience.store {
                 std::thread::sleep(STORE_PAUSE);
                 continue;
             }
             let detail = said["detail"].as_str().unwrap_or("no detail");
             let reason = said["reason"].as_str().unwrap_or("unknown");
-            bail!("{detail} ({reason}, {})", answer.status);
+            let about = said["field"].as_str();
+            let about = about.map_or_else(String::new, |field| format!("{field}: "));
+            // Or the answer took as long as it may.
+            let away = if is_away || self.own.is_some() && reason == "late" {
+                format!("{}: ", self.is_away())
+            } else {
+                String::new()
+            };
+            bail!("{away}{about}{detail} ({reason}, {})", answer.status);
         }
+    }
+
+    /// What is said of a store that has not answered for as long as is waited.
+    fn is_away(&self) -> String {
+        let waited = humantime::format_duration(self.patience.store);
+        format!("no sidecar is running, and the store has not answered within {waited}")
     }
 }
 
@@ -142,13 +198,14 @@ impl Door {
 fn configured(place: &Place) -> anyhow::Result<(&Path, Setup)> {
     let file = place.config.as_deref();
     let file = file.context("name a configuration file with -c, or a sidecar with --sidecar")?;
-    Ok((file, crate::load(Some(file), &Flags::default())?))
+    Ok((file, crate::load_any(file)?))
 }
 
 /// Where the sidecar of `setup` listens, if it runs.
 fn running(setup: &Setup) -> Option<Listen> {
     let listen = &setup.sidecar.as_ref()?.listen;
-    let answer = client::ask("sidecar", listen, "GET", "/v1/openapi.json", None);
+    let hello = HELLO_PATIENCE;
+    let answer = client::ask(hello, "sidecar", listen, "GET", "/v1/openapi.json", None);
     answer.is_ok().then(|| listen.clone())
 }
 

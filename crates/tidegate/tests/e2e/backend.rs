@@ -38,6 +38,7 @@ impl Backend {
     /// - `/hold` once it has been released,
     /// - `/half` with half of a body, and once it has been released with the end of the connection,
     /// - `/cost/N` with a header that says N,
+    /// - `/report` with load reports that no balancer would take,
     /// - everything else with the request's head.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,6 +137,10 @@ fn serve(stream: &TcpStream, arrived: &Sender<()>, hold: &Hold) {
             let mut out = stream;
             let cost = match path.strip_prefix("/cost/") {
                 Some(cost) => format!("x-cost: {cost}\r\n"),
+                None if path == "/report" => {
+                    "Endpoint-Load-Metrics: TEXT rps=5\r\nendpoint-load-metrics-bin: AA==\r\n"
+                        .to_owned()
+                }
                 None => String::new(),
             };
             write!(

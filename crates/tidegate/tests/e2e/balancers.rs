@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidegate_lab::peers::{Haproxy, free_port};
 
+use crate::backend::Backend;
 use crate::client::get;
 use crate::process::{PATIENCE, TempDir, Tidegate, output};
 
 const APP: &str = "[[app]]\nupstream = \"http://127.0.0.1:1\"\n[drain]\ndelay = \"0s\"\n";
 
-fn hear(agent: SocketAddr) -> std::io::Result<String> {
+/// What an agent check says to whoever connects.
+pub(crate) fn hear(agent: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(agent)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut heard = String::new();
@@ -115,6 +117,75 @@ fn what_a_dead_agent_has_left_at_an_haproxy_is_put_right_by_a_running_process() 
     ] {
         assert!(metrics.contains(&line), "{line} is not in {metrics}");
     }
+}
+
+/// A report, as strictly as the strictest balancer reads it.
+fn parse(report: &str) -> (f64, f64) {
+    let pairs = report
+        .strip_prefix("TEXT application_utilization=")
+        .unwrap();
+    let (used, rps) = pairs.split_once(",rps_fractional=").unwrap();
+    (used.parse().unwrap(), rps.parse().unwrap())
+}
+
+#[test]
+fn every_answer_carries_the_load_report_of_the_verdict_where_that_is_wanted_and_nothing_of_others()
+{
+    let backend = Backend::start();
+    let directory = TempDir::new();
+    let app = format!(
+        "[[app]]\nupstream = \"http://{}\"\nworkers = 4\n",
+        backend.address
+    );
+    let fleet = "[fleet]\nnode = \"one\"\n";
+    let tidegate = Tidegate::start(
+        &directory,
+        &format!("{app}{fleet}[balancer]\nload_reports = true\n"),
+    );
+    // Nothing is known yet, and what the application says of itself is none of the node's.
+    let first = get(tidegate.clients, "/report");
+    assert_eq!(first.header("endpoint-load-metrics-bin"), None);
+
+    let mut report = None;
+    wait_until("a load is measured", || {
+        let answer = get(tidegate.clients, "/report");
+        let said = answer.header("endpoint-load-metrics").map(str::to_owned);
+        assert_ne!(said.as_deref(), Some("TEXT rps=5"), "the application's own");
+        assert_eq!(answer.header("x-endpoint-load-metrics"), said.as_deref());
+        assert_eq!(answer.header("endpoint-load-metrics-bin"), None);
+        report = said;
+        report.is_some()
+    });
+
+    let (used, rps) = parse(report.as_deref().unwrap());
+    assert!(used > 0.0 && rps > 0.0, "{report:?}");
+    wait_until("the verdict says the same", || {
+        let answer = get(tidegate.clients, "/report");
+        let verdict = get(tidegate.clients, "/.tidegate/verdict");
+        let said = verdict.header("endpoint-load-metrics");
+        said.is_some() && said == answer.header("endpoint-load-metrics")
+    });
+
+    // Without it an answer is the application's.
+    let directory = TempDir::new();
+    let plain = Tidegate::start(&directory, &format!("{app}{fleet}"));
+    let answer = get(plain.clients, "/report");
+    assert_eq!(answer.header("endpoint-load-metrics"), Some("TEXT rps=5"));
+}
+
+#[test]
+fn load_reports_need_somebody_who_measures_the_load() {
+    let directory = TempDir::new();
+    let file = directory.write("t.toml", &format!("{APP}[balancer]\nload_reports = true\n"));
+
+    let checked = output(&["check", file.to_str().unwrap()]);
+
+    let page = String::from_utf8(checked.stderr).unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(
+        page.contains("`load_reports` has nothing to report"),
+        "{page}"
+    );
 }
 
 #[test]

@@ -445,6 +445,28 @@ fn weights_are_given_whole_and_never_more_than_there_are() {
 }
 
 #[test]
+fn a_weight_that_a_class_can_never_have_is_answered_with_the_most_that_it_can() {
+    let site = Beside::start("concurrency = 5\n[dependency.reserve.critical]\nslots = 2\n");
+
+    for (class, most) in [("anonymous", 3), ("critical", 5)] {
+        let weighing = |weight| format!(", \"class\": \"{class}\", \"weight\": {weight}");
+        let (status, never) = site.acquire(&weighing(most + 1));
+        assert_eq!(
+            (status, &never["field"]),
+            (400, &"weight".into()),
+            "{never}"
+        );
+        let detail = never["detail"].as_str().unwrap();
+        let says = format!("class {class} never get more than {most}");
+        assert!(detail.contains(&says), "{detail}");
+
+        let (status, held) = site.acquire(&weighing(most));
+        assert_eq!(status, 201, "{held}");
+        assert_eq!(site.release(&held, ""), 204);
+    }
+}
+
+#[test]
 fn a_permit_of_a_dead_holder_is_back_after_its_lease_and_a_renewed_one_is_kept() {
     let site = Beside::start("concurrency = 2\nwait = \"0s\"\nlease = \"300ms\"\n");
     let begun = Instant::now();

@@ -161,6 +161,27 @@ fn what_is_no_limit_and_no_key_is_told_why() {
     let size = why(&["show", "client", "203.0.113.0/24"]);
     assert!(size.contains("networks of /32"), "{size}");
 
+    let long = "x".repeat(100_000);
+    for (args, bound) in [
+        (
+            ["show", "tenant", &long, "all"],
+            "part 1 of the key is too long: it has 100000 bytes, and 8192 are the most",
+        ),
+        (
+            ["show", &long, "blue", "all"],
+            "the limit's name and the key are too long",
+        ),
+    ] {
+        let why = refused(&tidegate, &args);
+        assert!(why.contains(bound), "{why}");
+    }
+    // As long as may be is found to be nobody, also where each byte is sent as three.
+    let most = "\u{e9}".repeat(4_096);
+    assert_eq!(
+        json(&tidegate, &["show", "tenant", &most, "all"])["states"][0]["used"],
+        0
+    );
+
     let nowhere = output(&["limit", "top", "client"]);
     let errors = String::from_utf8_lossy(&nowhere.stderr);
     assert!(errors.contains("--config <FILE>"), "{errors}");

@@ -205,6 +205,84 @@ fn while_the_store_is_away_each_limit_does_what_it_says() {
     });
 }
 
+#[test]
+fn a_reported_limit_that_is_to_let_nothing_pass_without_the_store_does_not_for_keys_that_are_new_either()
+ {
+    let keys = "key = [\"client\"]\nmode = \"aggregate\"\non_store_loss = \"closed\"";
+    let mut fleet = Fleet::start(&limit("10/day", keys));
+    let mut number = 0;
+    // A client that never came before.
+    let mut stranger = || {
+        number += 1;
+        format!("203.0.{}.{}", number / 250, number % 250)
+    };
+    assert_eq!(from(&fleet.gateways[0], &stranger()).status, 200);
+    assert_eq!(from(&fleet.gateways[0], CLIENT).status, 200);
+
+    fleet.redis.kill().unwrap();
+
+    let begun = Instant::now();
+    while from(&fleet.gateways[0], &stranger()).status == 200 {
+        assert!(begun.elapsed() < PATIENCE, "everybody passes");
+    }
+    // Through several times that what was not answered is sent once more.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(2_500) {
+        for client in [&stranger(), CLIENT] {
+            let refused = from(&fleet.gateways[0], client);
+            assert_eq!(refused.status, 503, "{client}");
+            assert_eq!(refused.header("tidegate-reason"), Some("limit_store_away"));
+            assert_eq!(refused.header("retry-after"), Some("1"));
+        }
+        thread::park_timeout(Duration::from_millis(5));
+    }
+    let closed = "tidegate_rate_store_lost_total{limit=\"all\",outcome=\"closed\"}";
+    assert!(metric(&fleet.gateways[0], closed) > 0);
+
+    fleet.redis.restart().unwrap();
+
+    until("the store is not found again", || {
+        from(&fleet.gateways[0], CLIENT).status == 200
+    });
+    assert_eq!(from(&fleet.gateways[0], &stranger()).status, 200);
+}
+
+#[test]
+fn reported_limits_that_go_on_without_the_store_do_so_for_keys_that_are_new() {
+    let limits = ["local", "open"].map(|on_loss| {
+        format!(
+            "[[limit]]\nname = \"{on_loss}\"\nrate = \"10/day\"\nkey = [{{ header = \"X-{on_loss}\" }}]\n\
+             absent = \"skip\"\nscope = \"fleet\"\nmode = \"aggregate\"\non_store_loss = \"{on_loss}\"\n"
+        )
+    });
+    let mut fleet = Fleet::start(&limits.concat());
+    let passed = |fleet: &Fleet, header: &str, who: &str| {
+        let statuses = (0..30).map(|_| {
+            let headers = [(header, who)];
+            ask(fleet.gateways[0].clients, "GET", "/", &headers, b"").status
+        });
+        statuses.filter(|&status| status == 200).count()
+    };
+    fleet.redis.kill().unwrap();
+    let failed = || {
+        let failed = "tidegate_rate_store_calls_total{mode=\"aggregate\",outcome=\"failed\"}";
+        metric(&fleet.gateways[0], failed)
+    };
+    for header in ["x-local", "x-open"] {
+        let before = failed();
+        let headers = [(header, "a")];
+        let first = ask(fleet.gateways[0].clients, "GET", "/", &headers, b"");
+        assert_eq!(first.status, 200, "{header}");
+        until("its report is not missed", || failed() > before);
+    }
+
+    assert_eq!(passed(&fleet, "x-open", "a"), 30);
+    // What is left of the burst that it may leave unreported, unless a second without an answer is over by now; and its
+    // part of the burst, or less for one that has only just become a member.
+    let local = passed(&fleet, "x-local", "a");
+    assert!((1..=14).contains(&local), "{local}");
+}
+
 const CLIENT: &str = "203.0.113.1";
 
 /// What one gateway says of the client's key.

@@ -7,7 +7,7 @@ use tidegate_lab::peers::RedisServer;
 use crate::backend::Backend;
 use crate::client::{Answer, ask, get};
 use crate::limit_command::{json, refused, said};
-use crate::process::{PATIENCE, TempDir, Tidegate};
+use crate::process::{PATIENCE, TempDir, Tidegate, output};
 
 // The keys are a secret and a public one, made for these tests with OpenSSL, and so are the tokens. They say
 // {"iss":"https://id.example","aud":["shop","other"],"sub":"anna","plan":7,"exp":4102444800}.
@@ -178,7 +178,7 @@ fn a_key_file_that_will_not_do_ends_the_start() {
 
     let file = file.to_str().unwrap();
     for command in [&["check", file][..], &["run", "--config", file]] {
-        let done = crate::process::output(command);
+        let done = output(command);
         let errors = String::from_utf8_lossy(&done.stderr);
         assert!(
             !done.status.success() && errors.contains("no key for HS256"),
@@ -297,12 +297,40 @@ fn a_cost_that_is_no_number_of_ours_is_more_than_there_ever_is() {
     assert_eq!(costs("100").0, 200);
 }
 
+#[test]
+fn a_key_that_no_token_could_be_verified_by_is_found_when_the_configuration_is_checked() {
+    let directory = TempDir::new();
+    let keys = directory.path().join("keys.jwks");
+    let configuration = format!(
+        "[tokens]\nkey_file = \"{}\"\n[[app]]\nupstream = \"http://127.0.0.1:1\"\nworkers = 1\n\
+         [[limit]]\nname = \"l\"\nrate = \"1/s\"\nkey = [{{ claim = \"sub\" }}]\nabsent = \"skip\"\n",
+        keys.display()
+    );
+    let file = directory.write("tidegate.toml", &configuration);
+    directory.write("keys.jwks", KEYS);
+    assert!(output(&["check", file.to_str().unwrap()]).status.success());
+
+    // Another y than that of the point.
+    directory.write("keys.jwks", &KEYS.replace("V7V3EENZ", "V7V3EENY"));
+    let checked = output(&["check", file.to_str().unwrap()]);
+
+    let errors = String::from_utf8_lossy(&checked.stderr);
+    assert!(!checked.status.success(), "{errors}");
+    for says in [
+        "keys.jwks will not do",
+        "key number 2 of `keys` is for ES256 and will not do: its x and y are no point of P-256",
+    ] {
+        assert!(errors.contains(says), "{errors}");
+    }
+}
+
 /// Limits with another rate for one of their keys.
 fn overridden(more: &str) -> String {
     format!(
         "[[limit]]\nname = \"tenant\"\nrate = \"3/day\"\nkey = [{{ header = \"X-Tenant\" }}]\nabsent = \"shared\"\n{more}\n\
          [[limit.override]]\nname = \"acme\"\nkey = [\"acme\"]\nrate = \"7/day\"\n\
-         [[limit.override]]\nname = \"nobody\"\nkey = [\"-\"]\nrate = \"0/s\"\n"
+         [[limit.override]]\nname = \"nobody\"\nkey = [\"-\"]\nrate = \"0/s\"\n\
+         [[limit.override]]\nname = \"dash\"\nkey = [\"=-\"]\nrate = \"5/day\"\n"
     )
 }
 
@@ -314,8 +342,8 @@ fn keeps_overrides(tidegate: &Tidegate) {
     assert_eq!(from("red"), 3);
     assert_eq!(passed(tidegate, &[]), 0);
 
-    let refused = with(tidegate, "/", &[("x-tenant", "acme")]);
-    let policy = refused.header("ratelimit-policy").unwrap();
+    let over = with(tidegate, "/", &[("x-tenant", "acme")]);
+    let policy = over.header("ratelimit-policy").unwrap();
     assert!(policy.starts_with("\"acme\";q=7"), "{policy}");
     // Whichever of the two names is given, the key has one limit.
     for name in ["tenant", "acme"] {
@@ -326,6 +354,33 @@ fn keeps_overrides(tidegate: &Tidegate) {
         );
         assert_eq!(shown["states"][0]["used"], 7);
     }
+    // And its name is not asked for what it does not hold for.
+    for verb in [&["show"][..], &["reset", "--yes"]] {
+        for (name, key, alone) in [
+            (
+                "acme",
+                "blue",
+                "acme holds for acme alone, in place of tenant; ask tenant",
+            ),
+            ("acme", "-", "acme holds for acme alone"),
+            ("nobody", "blue", "nobody holds for - alone"),
+            ("dash", "-", "dash holds for =- alone"),
+        ] {
+            let why = refused(tidegate, &[verb, &[name, key]].concat());
+            assert!(
+                why.contains(alone) && why.contains("not_in_override"),
+                "{why}"
+            );
+        }
+    }
+    assert_eq!(used(tidegate, &["tenant", "blue"]), 3);
+    // A request that says "-" is another than one that says nothing.
+    assert_eq!(from("-"), 5);
+    assert_eq!(used(tidegate, &["dash", "=-"]), 5);
+    assert_eq!(used(tidegate, &["tenant", "=-"]), 5);
+    assert_eq!(used(tidegate, &["nobody", "-"]), 0);
+    let top = said(tidegate, &["top", "dash"]);
+    assert!(top.lines().any(|row| row.ends_with("  =-")), "{top}");
     let metrics = get(tidegate.admin, "/metrics").text();
     let line = "tidegate_rate_requests_total{limit=\"acme\",outcome=\"passed\"} 7";
     assert!(metrics.contains(line), "{metrics}");

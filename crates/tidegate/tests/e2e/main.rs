@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod agent;
+mod agent_alone;
 mod backend;
 mod balancers;
 mod bodies;
 mod breakers;
+mod bus;
 mod check;
 mod client;
 mod dependencies;
@@ -15,6 +17,7 @@ mod dependencies_egress;
 mod dependencies_fleet;
 mod deploy;
 mod explain;
+mod fleet_room;
 mod journal;
 mod languages;
 mod limit_command;

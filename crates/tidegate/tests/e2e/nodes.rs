@@ -103,11 +103,15 @@ fn two_gateways_are_a_fleet_that_operators_see_and_drain() {
     until("it is carried out", || {
         (first.nodes()["fleet"]["drained"] == 1).then_some(())
     });
-    assert!(said(&first.run(&["list"])).contains("drained by kim for 9m"));
-    assert!(said(&first.run(&["undrain", "shop-2"])).contains("gets traffic again"));
-    assert!(said(&first.run(&["undrain", "shop-2"])).contains("had no order"));
-    let unknown = first.run(&["why", "shop-9"]);
-    assert_eq!(unknown.status.code(), Some(1));
+    shop_2_is_shown_as_drained([&first, &second]);
+    let unasked = first.run(&["undrain", "shop-2"]);
+    assert!(
+        String::from_utf8_lossy(&unasked.stderr).contains("add --yes"),
+        "{unasked:?}"
+    );
+    assert!(said(&first.run(&["undrain", "shop-2", "-y"])).contains("gets traffic again"));
+    assert!(said(&first.run(&["undrain", "shop-2", "-y"])).contains("had no order"));
+    orders_that_make_no_sense_are_refused(&first);
 
     // Whoever leads has written down how it came to know both.
     let logs = [&first.log, &second.log];
@@ -122,6 +126,151 @@ fn two_gateways_are_a_fleet_that_operators_see_and_drain() {
         let is_alone = nodes["fleet"]["nodes"] == 1 && state_of(&nodes, "shop-2").is_none();
         is_alone.then_some(())
     });
+}
+
+/// By either, which read the same store, and by the metrics of whichever leads.
+fn shop_2_is_shown_as_drained(sites: [&Site; 2]) {
+    let [first, _] = sites;
+    let drained = first.nodes();
+    let drained = &drained["nodes"][1];
+    assert_eq!(
+        (drained["state"].as_str(), drained["weight"].as_u64()),
+        (Some("drained"), Some(0))
+    );
+    assert!(drained["dimension"].is_string(), "{drained}");
+    let page = said(&first.run(&["list"]));
+    assert!(
+        page.starts_with("2 nodes, 2 heard of, 0 out, 1 drained; shop-"),
+        "{page}"
+    );
+    assert!(
+        page.contains("drained by kim ") && page.contains(" ago, for 9m"),
+        "{page}"
+    );
+    let why = said(&first.run(&["why", "shop-2"]));
+    assert!(
+        why.starts_with("shop-2 is drained for ") && why.contains("with weight 0 of 100"),
+        "{why}"
+    );
+    assert!(
+        why.contains("What it has least of is ") && why.contains("kim has it drained since "),
+        "{why}"
+    );
+    let metrics = sites.map(|site| get(site.gateway.admin, "/metrics").text());
+    let line = "tidegate_node_state{node=\"shop-2\",state=\"drained\"} 1.0";
+    assert!(
+        metrics.iter().any(|page| page.contains(line)),
+        "{metrics:?}"
+    );
+}
+
+fn orders_that_make_no_sense_are_refused(site: &Site) {
+    let refused = |args: &[&str]| {
+        let output = site.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let unknown = refused(&["why", "shop-9"]);
+    assert!(unknown.contains("there is shop-"), "{unknown}");
+    let misspelt = refused(&["drain", "shpo-1", "--by", "kim", "-y"]);
+    for said in [
+        "node shpo-1 has not been heard of",
+        "there is shop-1",
+        "--force",
+    ] {
+        assert!(misspelt.contains(said), "{misspelt}");
+    }
+    assert!(state_of(&site.nodes(), "shpo-1").is_none());
+    for (more, said) in [
+        (["--by", ""], "--by: it is empty"),
+        (["--why", ""], "--why: it is empty"),
+        (["--why", "a\nb"], "--why: it has control characters in it"),
+        (
+            ["--why", &"w".repeat(241)],
+            "--why: it has 241 bytes, and 240 are allowed",
+        ),
+    ] {
+        // The environment says who it is, unless that is what is asked for.
+        let mut args = vec!["drain", "shop-1", "-y"];
+        args.extend(more);
+        if more[0] != "--by" {
+            args.extend(["--by", "kim"]);
+        }
+        let page = refused(&args);
+        assert!(page.contains(said), "{said} is not in {page}");
+        assert_eq!(page.lines().count(), 1, "{page}");
+    }
+    let nameless = refused(&["why", ""]);
+    assert_eq!(nameless.matches("1 to 64").count(), 1, "{nameless}");
+
+    said(&site.run(&["drain", "shop-9", "--force", "--by", "kim", "-y"]));
+    let coming = site.nodes();
+    assert_eq!(state_of(&coming, "shop-9").as_deref(), Some("drained"));
+    said(&site.run(&["undrain", "shop-9", "-y"]));
+}
+
+#[test]
+fn a_store_that_is_gone_is_told_within_two_seconds() {
+    let directory = TempDir::new();
+    // Nobody listens at the first; at the second somebody does, who says nothing.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addresses = [
+        format!("127.0.0.1:{}", tidegate_lab::peers::free_port().unwrap()),
+        deaf.local_addr().unwrap().to_string(),
+    ];
+    for address in addresses {
+        let text = format!("[store]\nurl = \"redis://{address}\"\n[fleet]\nnode = \"a\"\n");
+        let file = directory.write("agent.toml", &text);
+        for command in [&["list"][..], &["why", "a"]] {
+            let begun = std::time::Instant::now();
+
+            let output = output(&[&["node"], command, &["-c", file.to_str().unwrap()]].concat());
+
+            let (took, page) = (begun.elapsed(), String::from_utf8_lossy(&output.stderr));
+            assert_eq!(output.status.code(), Some(1));
+            assert!(
+                page.contains("the store has not answered within 1s 400ms"),
+                "{page}"
+            );
+            assert!(took < Duration::from_secs(4), "{took:?} at {address}");
+        }
+    }
+}
+
+#[test]
+fn every_metric_that_an_alert_goes_by_is_exported() {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts/tidegate.yml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut names: Vec<&str> = (rules.split(|c: char| !is_part(c)))
+        .filter(|word| word.starts_with("tidegate_"))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.len() >= 8, "{names:?}");
+    // A queue that is full makes the node change its state.
+    let application = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&application, 1).unwrap();
+    let at = application.local_addr().unwrap();
+    let folder = TempDir::new();
+    let more = format!(
+        "path = \"{}\"\n[agent]\nlisten = [\"{at}\"]\n\
+         [[balancer.haproxy]]\nsocket = \"127.0.0.1:9\"\nbackends = [\"x\"]\n",
+        folder.path().join("state").display()
+    );
+    let site = Site::start("one", &more, "");
+    let _waiting = [(); 2].map(|()| std::net::TcpStream::connect(at).unwrap());
+
+    for name in names {
+        until(name, || {
+            let metrics = get(site.gateway.admin, "/metrics").text();
+            let has_row = |line: &str| {
+                let rest = line.strip_prefix(name);
+                rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+            };
+            metrics.lines().any(has_row).then_some(())
+        });
+    }
 }
 
 fn holds_something(path: &Path) -> bool {

@@ -54,6 +54,11 @@ impl Terms {
         free.saturating_sub(others).max(reserved.min(free))
     }
 
+    /// The most that one of `class` can ever weigh.
+    pub fn most(&self, class: Class) -> u64 {
+        self.room(&[0; Class::COUNT], class)
+    }
+
     /// What is there for each of `nodes` nodes to give by itself. All of them together never give more than there are;
     /// with more nodes than permits each has none.
     pub fn part(&self, nodes: u32) -> Self {

@@ -151,7 +151,10 @@ pub struct Reporter {
 struct Sent {
     report: Report,
     first: Tick,
+    /// It was not answered in time. Stays so while it is on its way once more: the store is no more there for that.
     lost: bool,
+    /// It is to be sent once more.
+    again: bool,
 }
 
 impl Reporter {
@@ -205,6 +208,13 @@ impl Reporter {
         verdict
     }
 
+    /// Somebody asks who is not to pass before the store has said something: a report is due, though there may be nothing
+    /// in it.
+    pub fn hurry(&mut self, now: Tick) {
+        self.asked = true;
+        self.due = self.due.min(now);
+    }
+
     /// Puts `tokens` back that were spent and not used.
     pub fn give_back(&mut self, now: Tick, tokens: u64) {
         self.whole.give_back(&mut self.known, now, tokens);
@@ -226,9 +236,7 @@ impl Reporter {
     /// [`Self::due_at`].
     pub fn report(&mut self, now: Tick, rng: &mut Rng) -> Option<Report> {
         if let Some(sent) = &mut self.sent {
-            let again = sent.lost.then_some(sent.report);
-            sent.lost = false;
-            return again;
+            return std::mem::take(&mut sent.again).then_some(sent.report);
         }
         // Who only refuses reports as well, to hear when the bucket has filled.
         let news = self.asked || self.spent > 0 || self.returned > 0;
@@ -252,6 +260,7 @@ impl Reporter {
             report,
             first: now,
             lost: false,
+            again: false,
         });
         Some(report)
     }
@@ -281,6 +290,7 @@ impl Reporter {
             && sent.report.seq == seq
         {
             sent.lost = true;
+            sent.again = true;
         }
     }
 
@@ -358,207 +368,4 @@ fn owe(whole: &BucketSpec, state: &mut BucketState, now: Tick, tokens: i128) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000;
-
-    fn hundred() -> BucketSpec {
-        BucketSpec::new(100, SECOND, 100).unwrap()
-    }
-
-    fn plan() -> AggregatePlan {
-        AggregatePlan {
-            jitter_milli: 0,
-            early: false,
-            ..AggregatePlan::usual(100)
-        }
-    }
-
-    fn reporter(life: u64) -> Reporter {
-        Reporter::new(hundred(), plan(), Life(life), Tick(0))
-    }
-
-    fn tally() -> Tally {
-        Tally::new(hundred(), &plan(), Tick(0))
-    }
-
-    /// Reports and is answered at once.
-    fn flush(reporter: &mut Reporter, tally: &mut Tally, now: u64) -> Report {
-        let report = reporter.report(Tick(now), &mut Rng::new(1)).unwrap();
-        let told = tally.report(Tick(now), &report);
-        reporter.told(Tick(now), &told);
-        report
-    }
-
-    #[test]
-    fn a_node_knows_what_it_spent_itself_and_hears_of_the_others() {
-        let (mut one, mut two, mut tally) = (reporter(1), reporter(2), tally());
-        one.take(Tick(0), 40);
-        two.take(Tick(0), 30);
-        assert_eq!((one.remaining(Tick(0)), two.remaining(Tick(0))), (60, 70));
-
-        flush(&mut one, &mut tally, 0);
-        flush(&mut two, &mut tally, 0);
-
-        assert_eq!((one.remaining(Tick(0)), two.remaining(Tick(0))), (60, 30));
-        one.take(Tick(100_000), 1);
-        flush(&mut one, &mut tally, 100_000);
-        assert_eq!(one.remaining(Tick(100_000)), 39);
-    }
-
-    #[test]
-    fn what_was_used_beyond_what_was_taken_is_owed_and_reported() {
-        let (mut one, mut tally) = (reporter(1), tally());
-        assert_eq!(one.take(Tick(0), 40), Verdict::Passed);
-
-        one.charge(Tick(0), 90);
-
-        assert_eq!(one.take(Tick(0), 1), Verdict::Short { wait_us: 310_000 });
-        assert_eq!(flush(&mut one, &mut tally, 0).spent, 130);
-        assert_eq!(one.take(Tick(0), 1), Verdict::Short { wait_us: 310_000 });
-    }
-
-    #[test]
-    fn what_was_spent_while_a_report_was_on_its_way_is_not_forgotten() {
-        let (mut one, mut tally) = (reporter(1), tally());
-        one.take(Tick(0), 40);
-        let report = one.report(Tick(0), &mut Rng::new(1)).unwrap();
-        one.take(Tick(0), 5);
-
-        let told = tally.report(Tick(0), &report);
-        one.told(Tick(0), &told);
-
-        assert_eq!(one.remaining(Tick(0)), 55);
-        assert_eq!(flush(&mut one, &mut tally, 100_000).spent, 5);
-    }
-
-    #[test]
-    fn a_report_counts_once_however_often_it_comes() {
-        let (mut one, mut tally) = (reporter(1), tally());
-        one.take(Tick(0), 40);
-        let report = one.report(Tick(0), &mut Rng::new(1)).unwrap();
-        tally.report(Tick(0), &report);
-
-        one.lost(report.seq);
-        assert_eq!(one.report(Tick(1), &mut Rng::new(1)), Some(report));
-        let told = tally.report(Tick(1), &report);
-        one.told(Tick(1), &told);
-        one.told(Tick(1), &told);
-
-        assert_eq!(one.remaining(Tick(1)), 60);
-    }
-
-    #[test]
-    fn what_passed_beyond_the_limit_is_owed_to_the_last_token() {
-        let mut tally = tally();
-        for life in 1..=5 {
-            let mut node = reporter(life);
-            assert_eq!(node.take(Tick(0), 100), Verdict::Passed);
-            flush(&mut node, &mut tally, 0);
-        }
-
-        // 500 of 100 were spent, so in four seconds the bucket is at nothing.
-        let mut node = reporter(9);
-        node.take(Tick(0), 0);
-        flush(&mut node, &mut tally, 0);
-        assert_eq!(node.take(Tick(0), 1), Verdict::Short { wait_us: 4_010_000 });
-        assert_eq!(node.remaining(Tick(4_010_000)), 1);
-    }
-
-    #[test]
-    fn no_more_is_left_unreported_than_may_be() {
-        let plan = AggregatePlan {
-            unreported_max: 10,
-            ..plan()
-        };
-        let mut one = Reporter::new(hundred(), plan, Life(1), Tick(0));
-        let mut tally = tally();
-        assert_eq!(one.take(Tick(0), 11), Verdict::Never);
-        assert_eq!(one.take(Tick(0), 10), Verdict::Passed);
-        let report = one.report(Tick(0), &mut Rng::new(1)).unwrap();
-
-        assert_eq!(one.take(Tick(1), 1), Verdict::Short { wait_us: 99_999 });
-        one.lost(report.seq);
-        assert_eq!(one.take(Tick(1), 1), Verdict::Lost);
-
-        let told = tally.report(Tick(1), &report);
-        one.told(Tick(2), &told);
-        assert_eq!(one.take(Tick(2), 1), Verdict::Passed);
-    }
-
-    #[test]
-    fn a_store_that_does_not_answer_counts_as_lost_after_a_while() {
-        let mut one = reporter(1);
-        one.take(Tick(0), 1);
-        let report = one.report(Tick(0), &mut Rng::new(1)).unwrap();
-        one.lost(report.seq);
-
-        assert_eq!(one.take(Tick(SECOND - 1), 1), Verdict::Passed);
-        assert_eq!(one.take(Tick(SECOND), 1), Verdict::Lost);
-    }
-
-    #[test]
-    fn reports_come_at_their_time_and_not_when_there_is_nothing_to_tell() {
-        let (mut one, mut tally) = (reporter(1), tally());
-        let mut rng = Rng::new(1);
-        assert_eq!(one.report(Tick(0), &mut rng), None);
-        one.take(Tick(0), 1);
-        flush(&mut one, &mut tally, 0);
-
-        one.take(Tick(50_000), 1);
-        assert_eq!(one.report(Tick(99_999), &mut rng), None);
-        assert_eq!(one.due_at(), Some(Tick(100_000)));
-        flush(&mut one, &mut tally, 100_000);
-
-        assert_eq!(one.report(Tick(SECOND), &mut rng), None);
-        assert_eq!(one.due_at(), None);
-    }
-
-    #[test]
-    fn what_is_given_back_is_reported_as_well() {
-        let (mut one, mut tally) = (reporter(1), tally());
-        one.take(Tick(0), 40);
-        flush(&mut one, &mut tally, 0);
-
-        one.give_back(Tick(1), 40);
-        assert_eq!(one.remaining(Tick(1)), 100);
-        let report = flush(&mut one, &mut tally, 100_000);
-
-        assert_eq!((report.spent, report.returned), (0, 40));
-        assert_eq!(one.remaining(Tick(100_000)), 100);
-    }
-
-    #[test]
-    fn a_node_that_nears_the_end_reports_early_and_once() {
-        let plan = AggregatePlan {
-            early: true,
-            unreported_max: 1_000,
-            ..plan()
-        };
-        let (mut one, mut tally) = (Reporter::new(hundred(), plan, Life(1), Tick(0)), tally());
-        let mut rng = Rng::new(1);
-        one.take(Tick(0), 1);
-        flush(&mut one, &mut tally, 0);
-
-        one.take(Tick(20_000), 70);
-        assert_eq!(one.report(Tick(20_000), &mut rng), None);
-        one.take(Tick(20_000), 15);
-        flush(&mut one, &mut tally, 20_000);
-        one.take(Tick(60_000), 1);
-
-        assert_eq!(one.report(Tick(60_000), &mut rng), None);
-    }
-
-    #[test]
-    fn the_bound_is_the_smaller_of_what_is_asked_for_and_what_may_be_unreported() {
-        let plan = plan();
-
-        // Nine tenths of a thousand a second, for twice 100 ms and 10 ms.
-        assert_eq!(plan.overshoot(10, 1_000, 10_000), 189);
-        // Nine nodes with a hundred unreported each, and what is reported in 110 ms.
-        assert_eq!(plan.overshoot(10, 1_000_000, 10_000), 2_700);
-        assert_eq!(plan.overshoot(1, 1_000, 10_000), 0);
-        assert_eq!(worst_in(&hundred(), 189, SECOND), 199 + 189);
-    }
-}
+mod tests;

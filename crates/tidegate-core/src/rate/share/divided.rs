@@ -166,7 +166,7 @@ impl PartState {
 }
 
 /// One part in `parts` of `whole`. It holds one token at least, or nothing would ever pass.
-fn part(whole: &BucketSpec, parts: u32) -> Result<BucketSpec, SpecError> {
+pub(super) fn part(whole: &BucketSpec, parts: u32) -> Result<BucketSpec, SpecError> {
     if whole.burst() >= u64::from(parts) {
         return whole.divided(parts);
     }

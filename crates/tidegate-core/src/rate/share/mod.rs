@@ -17,6 +17,7 @@
 //! there, give or take what each module says.
 
 pub mod aggregate;
+pub mod apart;
 pub mod divided;
 pub mod following;
 pub mod hot;

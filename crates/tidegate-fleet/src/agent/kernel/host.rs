@@ -67,6 +67,9 @@ pub struct HostView {
     /// Whether a connection found no room in an accept queue since the last look; `None` where that is not told.
     /// It is a flag for this part of the network, and no count of clients.
     pub overflowed: Option<bool>,
+    /// Connections that found no room, as the kernel has counted them since this part of the network began: each attempt
+    /// of a client anew. `None` where that is not told.
+    pub overflows: Option<u64>,
     /// Time that tasks of the group stood still since the last look since its quota was used up, added up over cores.
     pub throttled: Option<Duration>,
 }
@@ -142,6 +145,7 @@ impl Host {
                 .and_then(|last| last.overflows)
                 .zip(overflows)
                 .map(|(early, late)| late.grew_since(&early)),
+            overflows: overflows.map(|overflows| overflows.full()),
             throttled: throttled
                 .filter(|(_, late)| late.quota_cores.is_some() && late.periods.is_some())
                 .map(|(early, late)| late.throttled.saturating_sub(early.throttled)),

@@ -37,6 +37,11 @@ impl Overflows {
         found.then_some(overflows)
     }
 
+    /// Connections that were complete and found their queue full, each attempt counted.
+    pub(super) const fn full(&self) -> u64 {
+        self.full
+    }
+
     /// Whether somebody found no room since `earlier`.
     pub(super) const fn grew_since(&self, earlier: &Self) -> bool {
         self.full > earlier.full || self.dropped > earlier.dropped
@@ -57,6 +62,7 @@ mod tests {
         };
 
         assert!(read("0 7 7").grew_since(&read("9 6 6")));
+        assert_eq!(read("9 6 5").full(), 6);
         assert!(!read("9 6 6").grew_since(&read("0 6 6")));
         assert_eq!(Overflows::parse("IpExt: a\nIpExt: 1\n"), None);
         assert_eq!(Overflows::parse("TcpExt: a\nTcpExt: 1\n"), None);

@@ -3,8 +3,8 @@
 use tidegate_core::health::Dimension;
 use tidegate_core::time::Mono;
 
-use super::ProbeError;
 use super::http::{Client, text};
+use super::{ProbeError, without_asking};
 use crate::agent::sight::Sight;
 
 /// Asks for `server-status?auto`.
@@ -55,7 +55,7 @@ fn read(status: &str, workers_max: Option<u32>) -> Option<(f64, f64)> {
     let places = field("Scoreboard").map(|board| board.len() as f64);
     let most = workers_max.map(f64::from).or(places).unwrap_or(busy + idle);
     // Who answers this is busy with it.
-    Some(((busy - 1.0).max(0.0), most))
+    Some((without_asking(busy, 1.0), most))
 }
 
 #[cfg(test)]
@@ -74,5 +74,19 @@ mod tests {
             Some((0.0, 5.0))
         );
         assert_eq!(read("<html>", None), None);
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_no_reading() {
+        let now = Mono::from_millis(0);
+        for busy in ["1e20", "-5", "NaN", "inf", "9007199254740993"] {
+            let status = format!("BusyWorkers: {busy}\nIdleWorkers: 4\nScoreboard: W____\n");
+            let figures = read(&status, None).unwrap();
+
+            let sight = Sight::of(Dimension::Threads, figures, "x", now);
+
+            assert_eq!(sight.signal.ratio(now), None, "{busy}");
+            assert!(sight.why.unwrap().starts_with("not believed: "), "{busy}");
+        }
     }
 }

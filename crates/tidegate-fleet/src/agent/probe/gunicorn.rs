@@ -20,6 +20,10 @@ const DATAGRAM_BYTES_MAX: usize = 8 * 1024;
 const DURATION: &str = "gunicorn.request.duration";
 const WORKERS: &str = "gunicorn.workers";
 const SOURCE: &str = "gunicorn's statsd";
+/// No request takes longer than a day (ms).
+const DURATION_MS_MAX: f64 = 86_400_000.0;
+/// No gunicorn has more workers.
+const WORKERS_MAX: f64 = 1_000_000.0;
 
 /// Listens for what gunicorn sends. Dropping it ends that.
 pub(super) struct Gunicorn {
@@ -38,6 +42,8 @@ struct Told {
     /// Of the last time it was told; it stays.
     workers: Option<f64>,
     datagrams: u64,
+    /// A figure that cannot be, of those that were told.
+    odd: Option<f64>,
 }
 
 impl Gunicorn {
@@ -101,6 +107,10 @@ impl Gunicorn {
                 Ok((busy, workers))
             }
         };
+        let read = match told.odd {
+            Some(odd) => Err(Blank::error(format!("not believed: {odd:e}"))),
+            None => read,
+        };
         sights.push(Sight::read(Dimension::Threads, read, SOURCE, now));
     }
 }
@@ -127,13 +137,21 @@ impl Told {
                 .split('|')
                 .next()
                 .and_then(|value| value.parse::<f64>().ok());
-            let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) else {
+            let Some(value) = value else {
                 continue;
             };
-            if name.ends_with(DURATION) {
+            let most = match name {
+                name if name.ends_with(DURATION) => DURATION_MS_MAX,
+                name if name.ends_with(WORKERS) => WORKERS_MAX,
+                _ => continue,
+            };
+            if !(0.0..=most).contains(&value) {
+                // What else was told since the last look does not mend it: nobody knows what it stands for.
+                self.odd = Some(value);
+            } else if name.ends_with(DURATION) {
                 self.busy_ms += value;
                 self.datagrams += 1;
-            } else if name.ends_with(WORKERS) {
+            } else {
                 self.workers = Some(value);
             }
         }
@@ -155,6 +173,30 @@ mod tests {
         let mut sights = Vec::new();
         gunicorn.look(now, &mut sights);
         sights.remove(0)
+    }
+
+    #[tokio::test]
+    async fn a_figure_that_cannot_be_makes_the_look_none() {
+        for line in [
+            "gunicorn.request.duration:1e20|ms",
+            "gunicorn.request.duration:-1|ms",
+            "gunicorn.request.duration:NaN|ms",
+            "gunicorn.workers:1e9|g",
+        ] {
+            let address = "127.0.0.1:0".parse().unwrap();
+            let mut gunicorn = Gunicorn::listen(address, Some(2)).unwrap();
+            look(&mut gunicorn, at(0));
+            lock(&gunicorn.told).hear("gunicorn.request.duration:500|ms");
+            lock(&gunicorn.told).hear(line);
+
+            let odd = look(&mut gunicorn, at(1_000));
+            lock(&gunicorn.told).hear("gunicorn.request.duration:500|ms");
+            let mended = look(&mut gunicorn, at(2_000));
+
+            assert_eq!(odd.signal.ratio(at(1_000)), None, "{line}");
+            assert!(odd.why.unwrap().starts_with("not believed: "), "{line}");
+            assert_eq!(mended.signal.ratio(at(2_000)), Some(0.25), "{line}");
+        }
     }
 
     #[tokio::test]

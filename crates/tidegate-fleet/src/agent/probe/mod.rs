@@ -38,6 +38,8 @@ use super::sight::{Blank, Sight};
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes of one answer. The metrics of a large application are some hundreds of kilobytes.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// 2⁵³: above it a float does not grow by one any more.
+const COUNT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// How an application is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,6 +215,17 @@ impl Probe {
     }
 }
 
+/// Whether a counter can stand there: at 0 or above, and where a float still counts.
+fn is_count(figure: f64) -> bool {
+    (0.0..=COUNT_MAX).contains(&figure)
+}
+
+/// `busy` without the `asking` of them, 0 or 1, who answer our own question. What is no count stays what it is, for whoever
+/// judges it.
+fn without_asking(busy: f64, asking: f64) -> f64 {
+    if busy >= 1.0 { busy - asking } else { busy }
+}
+
 impl Kind {
     /// What it is called, and what an answer says something about.
     const fn tells(&self) -> (&'static str, &'static [Dimension]) {
@@ -227,5 +240,21 @@ impl Kind {
             Self::Apache(_) => ("mod_status", &[Dimension::Threads]),
             Self::Gunicorn(_) => ("gunicorn's statsd", &[Dimension::Threads]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_answers_is_not_counted_and_what_is_no_count_is_left_alone() {
+        assert_eq!(without_asking(3.0, 1.0), 2.0);
+        assert_eq!(without_asking(1.0, 1.0), 0.0);
+        assert_eq!(without_asking(3.0, 0.0), 3.0);
+        // Before its first worker has noticed that it is asked.
+        assert_eq!(without_asking(0.0, 1.0), 0.0);
+        assert_eq!(without_asking(-1.0, 1.0), -1.0);
+        assert!(without_asking(f64::NAN, 1.0).is_nan());
     }
 }

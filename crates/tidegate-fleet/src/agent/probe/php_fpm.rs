@@ -7,8 +7,8 @@ use tidegate_core::health::Dimension;
 use tidegate_core::time::Mono;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::ProbeError;
 use super::fastcgi::ask;
+use super::{ProbeError, without_asking};
 use crate::agent::listeners::At;
 use crate::agent::sight::{Blank, Sight};
 
@@ -106,7 +106,7 @@ impl PhpFpm {
         } else {
             0.0
         };
-        Ok(Ok(((active - asking).max(0.0), most)))
+        Ok(Ok((without_asking(active, asking), most)))
     }
 }
 
@@ -146,6 +146,24 @@ mod tests {
             .unwrap_err();
         assert_eq!(blank.validity, Validity::Unsupported);
         assert!(blank.why.contains("--workers"));
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_no_reading() {
+        let now = Mono::from_millis(0);
+        for active in ["1e20", "-2", "99999"] {
+            let text = String::from_utf8(output("ondemand")).unwrap();
+            let text = text.replace(
+                "\"active processes\":2",
+                &format!("\"active processes\":{active}"),
+            );
+
+            let figures = probe(Some(4), true).read(text.as_bytes()).unwrap();
+
+            let sight = Sight::read(Dimension::Threads, figures, "x", now);
+            assert_eq!(sight.signal.ratio(now), None, "{active}");
+            assert!(sight.why.unwrap().starts_with("not believed: "), "{active}");
+        }
     }
 
     #[test]

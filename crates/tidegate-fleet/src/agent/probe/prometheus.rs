@@ -6,7 +6,7 @@ use tidegate_core::time::Mono;
 use super::http::{Client, text};
 use super::names::{Quantity, quantity};
 use super::page::{Sample, samples};
-use super::{Budgets, ProbeError};
+use super::{Budgets, ProbeError, is_count};
 use crate::agent::sight::{Blank, Sight};
 
 /// Numbers of a page that are kept, of all the names we know.
@@ -88,7 +88,13 @@ impl Prometheus {
             waits: told.sum(Quantity::Waits),
         };
         let last = self.last.replace(counters);
-        if let Some(seconds) = counters.gc_seconds {
+        if let Some(seconds) = counters.gc_seconds.filter(|seconds| !is_count(*seconds)) {
+            let (figures, source) = (
+                (seconds, self.budgets.gc_share),
+                told.name(Quantity::GcSeconds),
+            );
+            sights.push(Sight::of(Dimension::Gc, figures, source, now));
+        } else if let Some(seconds) = counters.gc_seconds {
             let share = last.and_then(|last| {
                 let since = now.since(last.at).as_secs_f64();
                 let grown = grown(last.gc_seconds?, seconds)?;
@@ -101,6 +107,15 @@ impl Prometheus {
         } else if let Some(share) = told.all(Quantity::GcShare).next() {
             let figures = (share.value, self.budgets.gc_share);
             sights.push(sight(Dimension::Gc, figures, &share, now));
+        }
+        let odd = [counters.wait_seconds, counters.waits];
+        if let Some(odd) = odd.into_iter().flatten().find(|figure| !is_count(*figure)) {
+            let (figures, source) = (
+                (odd, self.budgets.pool_wait_ms),
+                told.name(Quantity::WaitSeconds),
+            );
+            // As large as it is: in milliseconds it would not be what the page says.
+            sights.push(Sight::of(Dimension::Pool, figures, source, now));
         }
         let waited = last.and_then(|last| {
             let seconds = grown(last.wait_seconds?, counters.wait_seconds?)?;
@@ -116,10 +131,10 @@ impl Prometheus {
     }
 }
 
-/// By how much a counter grew; nothing when the application has begun anew.
+/// By how much a counter grew; nothing when the application has begun anew, or one of the two cannot be.
 fn grown(then: f64, now: f64) -> Option<f64> {
     let grown = now - then;
-    (grown >= 0.0).then_some(grown)
+    (is_count(then) && is_count(now) && grown >= 0.0).then_some(grown)
 }
 
 fn sight(dimension: Dimension, figures: (f64, f64), sample: &Sample<'_>, now: Mono) -> Sight {
@@ -198,7 +213,13 @@ impl<'a> Told<'a> {
                 .all(Quantity::QueueRoom)
                 .find(|room| queued.is_limited_by(room))
             {
-                let figures = (queued.value, queued.value + room.value);
+                // Less room than none would make a smaller queue of it.
+                let most = if room.value < 0.0 {
+                    room.value
+                } else {
+                    queued.value + room.value
+                };
+                let figures = (queued.value, most);
                 sights.push(sight(Dimension::Queue, figures, &queued, now));
             }
         }
@@ -315,6 +336,34 @@ mod tests {
         let sights = read(&mut probe, "jvm_gc_pause_seconds_sum 1\n", at(1_000));
 
         assert_eq!(ratios(&sights, Dimension::Gc), [None]);
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_shown_and_not_used() {
+        for odd in ["1e20", "-3", "+Inf", "NaN"] {
+            let page = format!(
+                "tomcat_threads_busy_threads{{name=\"a\"}} {odd}\ntomcat_threads_config_max_threads{{name=\"a\"}} 200\n\
+                 hikaricp_connections_active {odd}\nhikaricp_connections_max 10\n\
+                 hikaricp_connections_acquire_seconds_sum {odd}\nhikaricp_connections_acquire_seconds_count 4\n\
+                 jvm_gc_pause_seconds_sum {odd}\njvm_memory_usage_after_gc{{area=\"heap\",pool=\"long-lived\"}} {odd}\n\
+                 executor_queued_tasks{{name=\"x\"}} 3\nexecutor_queue_remaining_tasks{{name=\"x\"}} {odd}\n\
+                 nodejs_eventloop_utilization {odd}\nnodejs_eventloop_lag_p99_seconds {odd}\n"
+            );
+            let mut probe = probe();
+            for second in 0..2 {
+                let sights = read(&mut probe, &page, at(second * 1_000));
+
+                assert_eq!(sights.len(), 8, "{odd}: {sights:#?}");
+                for sight in &sights {
+                    assert_eq!(sight.signal.ratio(sight.signal.at), None, "{sight:?}");
+                    let why = sight.why.as_deref().unwrap();
+                    assert!(why.starts_with("not believed: "), "{odd}: {sight:?}");
+                }
+            }
+            // Back to what can be: the difference to what could not is none.
+            let sane = read(&mut probe, "jvm_gc_pause_seconds_sum 1\n", at(3_000));
+            assert_eq!(ratios(&sane, Dimension::Gc), [None]);
+        }
     }
 
     #[test]

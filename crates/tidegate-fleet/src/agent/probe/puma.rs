@@ -12,6 +12,8 @@ use crate::agent::sight::Sight;
 
 /// Worker processes that are looked at.
 const WORKERS_MAX: usize = 256;
+/// More than so many times its threads a process does not have busy, not even while another one ends.
+const TIMES_BUSY_MAX: f64 = 16.0;
 
 /// Asks for `/stats`.
 pub(super) struct Puma {
@@ -38,14 +40,20 @@ impl Puma {
 }
 
 /// Threads that are busy, of those that there may be, in all processes together. A thread that could be started is as
-/// good as one that is idle; more busy than there may be are counted while a process ends.
+/// good as one that is idle; more busy than there may be are counted while a process ends. What a process cannot have
+/// said makes all of it nothing that could be believed: the others do not speak for it.
 fn read(answer: &[u8]) -> Option<(f64, f64)> {
     let stats: Value = serde_json::from_slice(answer).ok()?;
     let (mut busy, mut most) = (0.0, 0.0);
+    let mut odd = None;
     let mut add = |stats: &Value| {
         let threads = stats["max_threads"].as_f64()?;
         let left = stats["pool_capacity"].as_f64()?;
-        busy += (threads - left).clamp(0.0, threads);
+        let its = threads - left;
+        if threads < 0.0 || !(0.0..=threads * TIMES_BUSY_MAX).contains(&its) {
+            odd = Some((its, threads));
+        }
+        busy += its.max(0.0).min(threads);
         most += threads;
         Some(())
     };
@@ -58,7 +66,7 @@ fn read(answer: &[u8]) -> Option<(f64, f64)> {
         }
         None => add(&stats)?,
     }
-    Some((busy, most))
+    Some(odd.unwrap_or((busy, most)))
 }
 
 #[cfg(test)]
@@ -78,5 +86,33 @@ mod tests {
         assert_eq!(read(cluster), Some((6.0, 10.0)));
         assert_eq!(read(b"{}"), None);
         assert_eq!(read(b"no"), None);
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_is_no_reading_whatever_the_others_say() {
+        let now = Mono::from_millis(0);
+        for (left, threads) in [
+            ("1e20", "5"),
+            ("-1e20", "5"),
+            ("-100", "5"),
+            ("6", "5"),
+            ("0", "-5"),
+            ("-9", "-5"),
+            ("0", "1e20"),
+        ] {
+            let one = format!(r#"{{"pool_capacity":{left},"max_threads":{threads}}}"#);
+            let sane = r#"{"pool_capacity":4,"max_threads":5}"#;
+            let both = format!(
+                r#"{{"worker_status":[{{"last_status":{one}}},{{"last_status":{sane}}}]}}"#
+            );
+            for answer in [one, both] {
+                let figures = read(answer.as_bytes()).unwrap();
+
+                let sight = Sight::of(Dimension::Threads, figures, "x", now);
+
+                assert_eq!(sight.signal.ratio(now), None, "{answer}");
+                assert!(sight.why.unwrap().starts_with("not believed: "), "{answer}");
+            }
+        }
     }
 }

@@ -9,14 +9,26 @@ use tidegate_core::time::Mono;
 use super::http::{Client, Session, in_query, text};
 use super::jmx::{Bean, beans, part, value};
 use super::names::{is_old, stops_the_world};
-use super::{Budgets, ProbeError};
+use super::{Budgets, ProbeError, is_count, without_asking};
 use crate::agent::sight::{Blank, Sight};
 
 /// Asks for both: a manager that knows no JSON answers in XML, and one that knows it takes the last word.
 const STATUS: &str = "/status?XML=true&JSON=true";
 const COLLECTORS: &str = "java.lang:type=GarbageCollector,*";
-/// Pools of connections that belong to a context, and those of applications that bring their own.
-const POOLS: [&str; 2] = ["*:type=DataSource,*", "com.zaxxer.hikari:*"];
+/// Pools of connections: Tomcat's usual ones by what is inside of them, others by their faces, each of a context and of
+/// the whole server, and those that applications bring themselves.
+///
+/// Never `*:type=DataSource,*`: every connection is a bean as well, and for each that is idle Tomcat writes a page about
+/// it to its log when it is asked.
+const POOLS: [&str; 5] = [
+    "*:type=DataSource,host=*,context=*,class=*,name=*,connectionpool=*",
+    "*:type=DataSource,class=*,name=*,connectionpool=*",
+    "*:type=DataSource,host=*,context=*,class=*,name=*",
+    "*:type=DataSource,class=*,name=*",
+    "com.zaxxer.hikari:*",
+];
+/// What the name of a pool inside of another bean has behind that one's.
+const INSIDE: &str = ",connectionpool=";
 /// Collectors that are asked.
 const COLLECTORS_MAX: usize = 4;
 /// Connectors that are looked at.
@@ -37,10 +49,15 @@ struct Beans {
     collectors: Vec<String>,
     old_pool: Option<String>,
     /// Which of [`POOLS`] had any.
-    pools: Option<&'static str>,
+    pools: Vec<&'static str>,
+    /// Connections that each pool had lent by the last look.
+    lent: Lent,
     /// When, and the milliseconds that collections had taken by then.
     last: Option<(Mono, f64)>,
 }
+
+/// Connections lent so far, by the bean of the pool.
+type Lent = Vec<(String, f64)>;
 
 /// The threads of a connector.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +81,8 @@ impl Tomcat {
             looks: 0,
             collectors: Vec::new(),
             old_pool: None,
-            pools: None,
+            pools: Vec::new(),
+            lent: Vec::new(),
             last: None,
         };
         Self { client, beans }
@@ -83,15 +101,11 @@ impl Tomcat {
         for connector in &status.connectors {
             // The question itself keeps a thread of the connector that it came by.
             let asking = f64::from(u8::from(connector.name.ends_with(&ours)));
-            let busy = if connector.busy > 0.0 {
-                connector.busy - asking
-            } else {
-                connector.busy
-            };
+            let busy = without_asking(connector.busy, asking);
             let source = format!("Tomcat's {}", connector.name);
             sights.push(Sight::of(
                 Dimension::Threads,
-                (busy.max(connector.busy.min(0.0)), connector.most),
+                (busy, connector.most),
                 source,
                 now,
             ));
@@ -158,16 +172,20 @@ impl Beans {
             sights.push(old_generation(value(text(&answer)?), pool, now));
         }
         let begun = sights.len();
+        let mut lent = Lent::new();
         for pattern in POOLS {
-            if discovers || self.pools == Some(pattern) {
+            if discovers || self.pools.contains(&pattern) {
                 let answer = proxy.query(pattern).await?;
-                pools(&beans(text(&answer)?), self.budgets, now, sights);
-                if sights.len() > begun {
-                    self.pools = Some(pattern);
-                    break;
+                let beans = beans(text(&answer)?);
+                let known = sights.len();
+                pools(&beans, self.budgets, now, (&self.lent, &mut lent), sights);
+                self.pools.retain(|it| *it != pattern);
+                if sights.len() > known {
+                    self.pools.push(pattern);
                 }
             }
         }
+        self.lent = lent;
         if sights.len() == begun {
             let blank = Blank::unsupported("no pool of connections shows itself by JMX");
             sights.push(Sight::blank(
@@ -194,6 +212,11 @@ fn collections(
         let blank = Blank::error("no collector tells how long it took");
         return Sight::blank(Dimension::Gc, blank, source, now);
     };
+    // What cannot be is shown as it is, and nothing is compared with it later.
+    if !is_count(spent) {
+        *last = None;
+        return Sight::of(Dimension::Gc, (spent, budgets.gc_share), source, now);
+    }
     let share = last.and_then(|(at, before)| {
         let since = now.since(at).as_secs_f64() * 1_000.0;
         (since > 0.0 && spent >= before).then(|| (spent - before) / since)
@@ -224,8 +247,19 @@ fn old_generation(usage: Option<&str>, pool: &str, now: Mono) -> Sight {
     Sight::read(Dimension::OldGen, read, source, now)
 }
 
-/// Connections in use, and how long one is waited for, of every pool that says so.
-fn pools(beans: &[Bean<'_>], budgets: Budgets, now: Mono, sights: &mut Vec<Sight>) {
+/// Connections in use, and how long one is waited for, of every pool that says so. `lent` is what pools had lent by the
+/// last look, and what they have by now.
+///
+/// The wait is the mean of the last hundred, whenever they were: while nobody gets a connection it says nothing. A pool
+/// that nobody uses any more would else be in trouble for ever, and with it a node that gets no traffic because of that.
+fn pools(
+    beans: &[Bean<'_>],
+    budgets: Budgets,
+    now: Mono,
+    lent: (&Lent, &mut Lent),
+    sights: &mut Vec<Sight>,
+) {
+    let (before, lent) = lent;
     // One that brings its own has its size in another bean.
     let size_elsewhere = beans
         .iter()
@@ -236,6 +270,13 @@ fn pools(beans: &[Bean<'_>], budgets: Budgets, now: Mono, sights: &mut Vec<Sight
         let Some((used, most)) = used.zip(most) else {
             continue;
         };
+        let is_inside = |(inner, _): &(String, f64)| {
+            let rest = inner.strip_prefix(bean.name);
+            rest.is_some_and(|rest| rest.starts_with(INSIDE))
+        };
+        if lent.iter().any(is_inside) {
+            continue;
+        }
         let name = short(bean.name);
         sights.push(Sight::of(
             Dimension::Pool,
@@ -243,7 +284,17 @@ fn pools(beans: &[Bean<'_>], budgets: Budgets, now: Mono, sights: &mut Vec<Sight
             format!("connections of {name}"),
             now,
         ));
-        if let Some(ms) = bean.number(&["meanborrowwaittimemillis"]) {
+        let count = bean.number(&["borrowedcount"]);
+        let then = before.iter().find(|(its, _)| its == bean.name);
+        let somebody_got_one = match (count, then) {
+            (Some(count), Some((_, then))) => count != *then,
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        lent.extend(count.map(|count| (bean.name.to_owned(), count)));
+        if let Some(ms) = bean.number(&["meanborrowwaittimemillis"])
+            && somebody_got_one
+        {
             let source = format!("wait for one of {name}");
             sights.push(Sight::of(
                 Dimension::Pool,
@@ -396,27 +447,117 @@ mod tests {
         assert_eq!(anew.signal.ratio(at(2_000)), None);
     }
 
+    const DBCP: &str = "OK\n\nName: Catalina:type=DataSource,context=/x,name=\"jdbc/shop\",connectionpool=connections\n\
+                        NumActive: 8\nMaxTotal: 8\nMeanBorrowWaitTimeMillis: 40\n";
+
+    /// What `answer` tells of pools that had lent so many connections before.
+    fn read(answer: &str, before: &Lent) -> (Vec<Sight>, Lent) {
+        let (mut sights, mut lent) = (Vec::new(), Lent::new());
+        let budgets = Budgets::default();
+        pools(
+            &beans(answer),
+            budgets,
+            at(0),
+            (before, &mut lent),
+            &mut sights,
+        );
+        (sights, lent)
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_shown_and_not_used() {
+        let budgets = Budgets::default();
+        for odd in [1e20, -1e20, f64::INFINITY] {
+            let mut last = Some((at(0), 0.0));
+            let gc = collections(&mut last, Some(odd), budgets, at(1_000));
+            let old = old_generation(
+                Some(&format!(
+                    "contents={{committed=0, init=1, max=100, used={odd}}}"
+                )),
+                "G1 Old Gen",
+                at(1_000),
+            );
+            let page = format!(
+                "OK\n\nName: Catalina:type=DataSource,name=\"x\"\nNumActive: {odd}\nMaxTotal: 8\n\
+                 MeanBorrowWaitTimeMillis: {odd}\n\n"
+            );
+            let mut sights = vec![gc, old];
+            let lent = (&Vec::new(), &mut Vec::new());
+            pools(&beans(&page), budgets, at(1_000), lent, &mut sights);
+
+            assert_eq!(sights.len(), 4);
+            for sight in &sights {
+                assert_eq!(sight.signal.ratio(at(1_000)), None, "{sight:?}");
+                let why = sight.why.as_deref().unwrap();
+                assert!(why.starts_with("not believed: "), "{sight:?}");
+            }
+            assert_eq!(last, None);
+        }
+    }
+
     #[test]
     fn pools_of_several_makers_are_read() {
-        let dbcp = "OK\n\nName: Catalina:type=DataSource,context=/x,name=\"jdbc/shop\",connectionpool=connections\n\
-                    NumActive: 8\nMaxTotal: 8\nMeanBorrowWaitTimeMillis: 40\n\n";
         let hikari = "OK\n\nName: com.zaxxer.hikari:type=Pool (p)\nActiveConnections: 2\n\n\
                       Name: com.zaxxer.hikari:type=PoolConfig (p)\nMaximumPoolSize: 10\n\n";
-        let read = |answer: &str| {
-            let mut sights = Vec::new();
-            pools(&beans(answer), Budgets::default(), at(0), &mut sights);
-            sights
-        };
 
-        let sights = read(dbcp);
+        let (sights, _) = read(DBCP, &Lent::new());
+
         let ratios: Vec<_> = sights
             .iter()
             .map(|sight| sight.signal.ratio(at(0)).unwrap())
             .collect();
         assert_eq!(ratios, [1.0, 0.4]);
         assert_eq!(sights[0].source, "connections of jdbc/shop");
-        assert_eq!(read(hikari)[0].signal.ratio(at(0)), Some(0.2));
-        let boundless = read("OK\n\nName: a:type=DataSource\nnumActive: 3\nmaxTotal: -1\n\n");
-        assert_eq!(boundless[0].signal.ratio(at(0)), None);
+        let (hikari, _) = read(hikari, &Lent::new());
+        assert_eq!(hikari[0].signal.ratio(at(0)), Some(0.2));
+        let boundless = "OK\n\nName: a:type=DataSource\nnumActive: 3\nmaxTotal: -1\n\n";
+        assert_eq!(read(boundless, &Lent::new()).0[0].signal.ratio(at(0)), None);
+    }
+
+    #[test]
+    fn a_wait_is_news_only_when_somebody_got_a_connection() {
+        let counted = |count: u32| format!("{DBCP}BorrowedCount: {count}\n\n");
+        let waits = |sights: &[Sight]| {
+            let waits = sights
+                .iter()
+                .filter(|it| it.source.starts_with("wait for one"));
+            waits.count()
+        };
+
+        let (first, lent) = read(&counted(100), &Lent::new());
+        let (busy, lent) = read(&counted(130), &lent);
+        let (idle, _) = read(&counted(130), &lent);
+
+        assert_eq!([waits(&first), waits(&busy), waits(&idle)], [0, 1, 0]);
+        assert_eq!(idle.len(), 1, "connections in use are always news");
+    }
+
+    #[test]
+    fn a_pool_is_told_once_by_what_is_inside_of_it() {
+        let face = "OK\n\nName: Catalina:type=DataSource,context=/x,name=\"jdbc/shop\"\nnumActive: 8\nmaxTotal: 8\n\n\
+                    Name: Catalina:type=DataSource,context=/y,name=\"jdbc/shop\"\nnumActive: 1\nmaxActive: 4\n\n";
+        let inner = beans(DBCP)[0].name.to_owned();
+
+        let (mut sights, mut lent) = (Vec::new(), vec![(inner, 1.0)]);
+        pools(
+            &beans(face),
+            Budgets::default(),
+            at(0),
+            (&Lent::new(), &mut lent),
+            &mut sights,
+        );
+
+        assert_eq!(sights.len(), 1);
+        assert_eq!(sights[0].signal.ratio(at(0)), Some(0.25));
+    }
+
+    #[test]
+    fn no_question_asks_for_every_connection() {
+        for pattern in POOLS {
+            assert!(
+                !(pattern.contains("DataSource") && pattern.ends_with(",*")),
+                "{pattern} has a bean for each connection"
+            );
+        }
     }
 }

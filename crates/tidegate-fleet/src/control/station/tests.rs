@@ -208,6 +208,48 @@ async fn a_leader_that_dies_takes_nobody_along() {
 }
 
 #[tokio::test]
+async fn a_leader_that_dies_leaves_dwell_and_streaks_where_they_were() {
+    // One that died and one that lives: what the other nodes are told must be the same, but for when nobody leads.
+    let mut states = [Vec::new(), Vec::new()];
+    for (dies, states) in [false, true].into_iter().zip(&mut states) {
+        let mut world = World::new(4);
+        world.ticks(3).await;
+        world.used[2].0 = 1.0;
+        world.ticks(6).await;
+        assert_eq!(world.told(2), (State::Saturated, 0));
+        world.used[2].0 = 0.3;
+        world.ticks(2).await;
+        if dies {
+            world.stations[0] = None;
+        }
+        world.ticks(4).await;
+        for _ in 0..20 {
+            world.tick().await;
+            let told = world.told(2);
+            if states.last() != Some(&told) {
+                states.push(told);
+            }
+        }
+        assert_eq!(world.leaders(), [usize::from(dies)]);
+    }
+
+    // Three seconds without a leader are three in which nobody counted.
+    assert_eq!(states[1].last(), Some(&(State::Healthy, 100)));
+    let turns = |told: &[(State, u8)]| {
+        let mut turns: Vec<State> = told.iter().map(|it| it.0).collect();
+        turns.dedup();
+        turns
+    };
+    assert_eq!(turns(&states[1]).last(), turns(&states[0]).last());
+    assert!(turns(&states[1]).len() <= 3, "{:?}", states[1]);
+    assert!(
+        states[1].windows(2).all(|pair| pair[0].1 <= pair[1].1),
+        "{:?}",
+        states[1]
+    );
+}
+
+#[tokio::test]
 async fn all_that_fall_silent_are_in() {
     let mut world = World::new(3);
     world.used[1].0 = 1.0;
@@ -221,7 +263,12 @@ async fn all_that_fall_silent_are_in() {
     // Whoever reads what was published, a balancer's side or an operator, finds that it is over.
     let issue = world.fleet.published(CALL).await.unwrap();
     let read = world.fleet.beacons(CALL).await.unwrap();
-    assert!(view(issue.as_ref(), &read).nodes.is_empty());
+    let seen = view(issue.as_ref(), &read);
+    assert!(seen.fleet.is_none());
+    for node in seen.nodes {
+        assert_eq!((node.state, node.weight), ("unknown", 100), "{}", node.node);
+        assert_eq!(node.beacon_age_ms, None, "{}", node.node);
+    }
     // And one that comes back alone is not the last to be taken out.
     world.stations[1] = Some(station(&world.fleet, 1, None));
     for _ in 0..12 {

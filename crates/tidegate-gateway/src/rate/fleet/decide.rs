@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::rate::key::Part;
 use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::share::OnLoss;
-use tidegate_core::rate::{Short, Tick};
+use tidegate_core::rate::{Price, Short, Tick};
 use tidegate_store::Call;
 use tidegate_store::limits::{Asked, Said};
 use tokio::sync::futures::OwnedNotified;
@@ -17,13 +17,17 @@ use tokio::time::{Instant, timeout_at};
 use super::super::who::KeyHash;
 use super::counts::{Called, Without};
 use super::parts::Keys;
-use super::plan::FleetMode;
+use super::plan::{FleetMode, FleetPlan};
 use super::post::Return;
 use super::seat::{By, Here, Seat};
-use super::{Fleet, Inner, tag_of};
+use super::{Fleet, Inner, REST_US, tag_of};
 
 /// Longest wait of one request for the store, whatever it asks for.
 const WAIT_MAX: Duration = Duration::from_millis(8);
+
+/// A limit that is told by reports, and lets nothing pass without the store, goes on for so long after a call that had no
+/// answer: until the next one could have had its own.
+const SILENCE_MAX: Duration = Duration::from_micros(REST_US).saturating_add(WAIT_MAX);
 
 /// The limits that a request meets.
 pub(crate) struct Wants {
@@ -37,7 +41,10 @@ pub(crate) struct Want {
     /// The limit's place in the plan.
     pub(crate) limit: u16,
     pub(crate) key: u128,
+    /// As it is counted.
     pub(crate) cost: u64,
+    /// What a token takes of that.
+    pub(crate) price: Price,
     pub(crate) standing: Standing,
     /// It lacks what the limit counts by, and is refused for that.
     deny: bool,
@@ -50,6 +57,7 @@ pub(crate) struct Held {
     pub(crate) limit: u16,
     key: u128,
     pub(crate) cost: u64,
+    pub(crate) price: Price,
     by: By,
 }
 
@@ -93,19 +101,20 @@ impl Wants {
         self.list.iter().find(|want| want.limit == limit)
     }
 
-    /// Adds the limit number `limit`, that counts the request by `parts`; to `deny` it if it lacks one of them.
+    /// Adds the limit number `limit`, that counts the request by `parts` at such a cost and price; to `deny` it if it lacks one of them.
     pub(crate) fn add(
         &mut self,
         limit: u16,
         standing: Standing,
         parts: &[Part<'_>],
-        cost: u64,
+        (cost, price): (u64, Price),
         deny: bool,
     ) {
         self.list.push(Want {
             limit,
             key: self.keys.key(limit, standing, parts),
             cost,
+            price,
             standing,
             deny,
         });
@@ -228,10 +237,23 @@ impl Inner {
         if let Some(refused) = self.known_refusal(want) {
             return refused;
         }
+        let hears_first = self.hears_first(want);
         self.at_seat(want, |seat, now| {
+            if hears_first {
+                return seat.hear_first(now);
+            }
             let following = self.parts.following();
             seat.take(limit, &following, self.next_life(), now, want.cost)
         })
+    }
+
+    /// Whether nothing may be spent before the store has answered: the limit is to let nothing pass without it, would go on by
+    /// what it knows or, of a key that is new here, by what it supposes, and the store has been silent for too long.
+    fn hears_first(&self, want: &Want) -> bool {
+        let FleetPlan { mode, on_loss } = self.limit(want.limit).plan;
+        matches!(mode, FleetMode::Aggregate(_))
+            && on_loss == OnLoss::Closed
+            && self.store.is_silent(tag_of(want.key), SILENCE_MAX)
     }
 
     /// The store's refusal, if it is known without asking.
@@ -399,6 +421,7 @@ impl Verdicts {
                     limit: want.limit,
                     key: want.key,
                     cost: want.cost,
+                    price: want.price,
                     by,
                 });
                 return;

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tidegate_core::rate::Tick;
 use tidegate_core::rate::share::Life;
+use tidegate_core::rate::{Price, Tick};
 use tidegate_core::session::SlotTag;
 use tidegate_store::Background;
 use tidegate_store::limits::RedisLimits;
@@ -38,7 +38,7 @@ pub use self::plan::{FLEET_KEYS_MAX, FleetMode, FleetPlan};
 use self::post::{Letter, Post};
 use self::seat::{Limit, Seat};
 use self::table::{SHARDS, Table};
-use super::{RatePlan, shadow_name, tick};
+use super::{LimitPlan, RatePlan, shadow_name, tick};
 use crate::context::Clock;
 
 /// Keys are spread over so many parts of a Cluster; those of one part are sent together.
@@ -70,6 +70,8 @@ pub(crate) struct Fleet {
 struct Inner {
     /// By their places in the plan; none for those of this node alone.
     limits: Vec<Option<Limit>>,
+    /// What a token takes of each at the rate that is written.
+    units: Vec<Price>,
     /// What each is called for its keys: enforced, and in the shadow.
     names: Vec<[String; 2]>,
     store: RedisLimits,
@@ -123,11 +125,15 @@ impl Fleet {
         let limits: Vec<Option<Limit>> = plan
             .limits
             .iter()
-            .map(|limit| Some(Limit::new(limit.spec, limit.fleet?, plan.nodes)))
+            .map(|limit| {
+                let spec = limit.counted().unwrap_or(limit.spec);
+                Some(Limit::new(spec, limit.fleet?, plan.nodes))
+            })
             .collect();
         if limits.iter().all(Option::is_none) {
             return None;
         }
+        let units = plan.limits.iter().map(LimitPlan::unit).collect();
         let names: Vec<[String; 2]> = plan
             .limits
             .iter()
@@ -143,6 +149,7 @@ impl Fleet {
         let inner = Arc::new(Inner {
             parts: Parts::new(Life(life), secret, &names),
             names,
+            units,
             store: RedisLimits::new(sharing.redis),
             clock,
             table: Table::new(plan.keys_max.min(FLEET_KEYS_MAX), lives),
@@ -207,6 +214,10 @@ impl Fleet {
                 tally.ahead += seat.ahead(now);
                 tally.unreported += seat.unreported();
             }
+        }
+        for (tally, unit) in limits.iter_mut().zip(&inner.units) {
+            tally.ahead = unit.tokens(tally.ahead);
+            tally.unreported = unit.tokens(tally.unreported);
         }
         FleetTally {
             part: inner.parts.part(now),

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use tidegate_core::rate::share::aggregate::{Report, Reporter, Told};
+use tidegate_core::rate::share::apart::Apart;
 use tidegate_core::rate::share::divided::{Divided, PartState};
 use tidegate_core::rate::share::following::Following;
 use tidegate_core::rate::share::hot::{self, Heat, HotPlan};
 use tidegate_core::rate::share::lease::{Ask, Grant, LeasePlan, Lessee};
 use tidegate_core::rate::share::{Life, OnLoss, Verdict};
-use tidegate_core::rate::{BucketSpec, BucketState, Short, Spec, Tick};
+use tidegate_core::rate::{BucketSpec, Short, Spec, Tick};
 use tidegate_core::rng::Rng;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
@@ -36,10 +37,17 @@ pub(super) struct Bucket {
     pub(super) whole: BucketSpec,
     /// The parts of it; none if it is too fine for that.
     pub(super) divided: Option<Divided>,
-    /// One part of as many as there should be nodes, for one that has never heard of another.
-    alone: Option<BucketSpec>,
+    /// As many nodes as there should be, for one that has never heard of another.
+    nodes: u32,
     /// How a key is leased.
     pub(super) lease: LeasePlan,
+}
+
+impl Bucket {
+    /// How many parts the limit has while the store is away: as many as there were when it was last heard.
+    fn parts(&self, following: &Following) -> u32 {
+        following.last().unwrap_or(self.nodes).max(1)
+    }
 }
 
 /// One key at this node.
@@ -52,10 +60,8 @@ pub(super) struct Seat {
     /// Whether somebody will come back to it by the clock.
     pub(super) has_timer: bool,
     way: Way,
-    /// Its part of the limit, for as long as the store is away, ...
-    apart: Option<PartState>,
-    /// ... and that of a node that never had one.
-    alone: Option<BucketState>,
+    /// Its part of the limit, for as long as the store is away.
+    apart: Apart,
     /// Rung when the store has answered or does not.
     bell: Option<Arc<Notify>>,
     /// When a message was not answered, when to send it again though nobody asks.
@@ -144,7 +150,7 @@ impl Limit {
             Spec::Bucket(whole) => Some(Bucket {
                 whole,
                 divided: Divided::new(whole, nodes).ok(),
-                alone: alone(&whole, nodes),
+                nodes,
                 lease: match plan.mode {
                     FleetMode::Lease(lease) => lease,
                     _ => LeasePlan::usual(whole.burst()),
@@ -189,8 +195,7 @@ impl Seat {
             touched: now,
             has_timer: false,
             way,
-            apart: None,
-            alone: None,
+            apart: Apart::default(),
             bell: None,
             retry: None,
         }
@@ -262,6 +267,18 @@ impl Seat {
         }
     }
 
+    /// Spends nothing before the store has said something: to be taken again then. [`Self::message`] has a report.
+    ///
+    /// For a key whose state is told by reports; any other one asks by itself.
+    pub(super) fn hear_first(&mut self, now: Tick) -> Here {
+        self.touched = now;
+        if let Way::Aggregate(reporter) = &mut self.way {
+            reporter.hurry(now);
+        }
+        let bell = self.bell.get_or_insert_with(Arc::default);
+        Here::Ask(Arc::clone(bell).notified_owned())
+    }
+
     /// Decides without the store, as the limit says for that case; `None` if nothing passes then.
     pub(super) fn take_apart(
         &mut self,
@@ -279,27 +296,21 @@ impl Seat {
         let bucket = limit.bucket.as_ref()?;
         let divided = bucket.divided.as_ref()?;
         // The part of a divided limit is the same that it had before.
-        let (state, by) = match &mut self.way {
-            Way::Divided(state) => (state, By::Seat),
-            _ => (&mut self.apart, By::Apart),
-        };
-        let verdict = divided.take_anyway(state, parts, now, cost);
-        let short = match verdict {
-            Verdict::Passed => return Some(Here::Passed(by)),
-            Verdict::Short { wait_us } => Short::Wait { wait_us },
-            Verdict::Never => Short::Never,
-            Verdict::Ask | Verdict::Lost => {
-                let part = bucket.alone?;
-                let state = self.alone.get_or_insert_with(|| part.full(now));
-                match part.take(state, now, cost) {
-                    Ok(_) => return Some(Here::Passed(By::Apart)),
-                    Err(short) => short,
-                }
+        if let Way::Divided(state) = &mut self.way {
+            match divided.take_anyway(state, parts, now, cost) {
+                Verdict::Passed => return Some(Here::Passed(By::Seat)),
+                Verdict::Short { wait_us } => return Some(short(Short::Wait { wait_us })),
+                Verdict::Never => return Some(short(Short::Never)),
+                // It never had one.
+                Verdict::Ask | Verdict::Lost => {}
             }
-        };
-        Some(Here::Short {
-            short,
-            remaining: 0,
+        }
+        let taken = self
+            .apart
+            .take(&bucket.whole, bucket.parts(parts), now, cost);
+        Some(match taken {
+            Ok(_) => Here::Passed(By::Apart),
+            Err(why) => short(why),
         })
     }
 
@@ -345,11 +356,9 @@ impl Seat {
                 }
             }
             (By::Apart, _) => {
-                if let (Some(state), Some(part)) = (&mut self.alone, bucket.and_then(|it| it.alone))
-                {
-                    part.give_back(state, now, tokens);
-                } else if let Some(divided) = divided {
-                    divided.give_back(&mut self.apart, parts, now, tokens);
+                if let Some(bucket) = bucket {
+                    let parts = bucket.parts(parts);
+                    self.apart.give_back(&bucket.whole, parts, now, tokens);
                 }
             }
             _ => {}
@@ -376,11 +385,9 @@ impl Seat {
                 }
             }
             (By::Apart, _) => {
-                if let (Some(state), Some(part)) = (&mut self.alone, bucket.and_then(|it| it.alone))
-                {
-                    part.charge(state, now, tokens);
-                } else if let Some(divided) = divided {
-                    divided.charge(&mut self.apart, parts, now, tokens);
+                if let Some(bucket) = bucket {
+                    let parts = bucket.parts(parts);
+                    self.apart.charge(&bucket.whole, parts, now, tokens);
                 }
             }
             // The caller has it settled there.
@@ -522,8 +529,17 @@ impl Seat {
         if self.unreported() > 0 {
             return true;
         }
-        let divided = limit.bucket.as_ref().and_then(|it| it.divided.as_ref());
-        let (Some(divided), Way::Divided(Some(state))) = (divided, &self.way) else {
+        let Some(bucket) = &limit.bucket else {
+            return false;
+        };
+        // Whoever comes back to a key that is not known has a whole part again.
+        let apart = self
+            .apart
+            .time_to_full_us(&bucket.whole, bucket.parts(parts), now);
+        if apart > 0 {
+            return true;
+        }
+        let (Some(divided), Way::Divided(Some(state))) = (&bucket.divided, &self.way) else {
             return false;
         };
         divided.time_to_full_us(state, parts, now) > 0
@@ -536,12 +552,12 @@ impl Seat {
     }
 }
 
-/// One part in `nodes`, which holds one token at least.
-fn alone(whole: &BucketSpec, nodes: u32) -> Option<BucketSpec> {
-    let burst = whole.burst().max(u64::from(nodes));
-    let (flow, token) = (whole.credits_per_us(), whole.credits_per_token());
-    let whole = BucketSpec::new(flow, token, burst).ok()?;
-    whole.divided(nodes).ok()
+/// That a key lets nothing pass, and nothing is left of it.
+const fn short(short: Short) -> Here {
+    Here::Short {
+        short,
+        remaining: 0,
+    }
 }
 
 /// The answer that gives nothing.

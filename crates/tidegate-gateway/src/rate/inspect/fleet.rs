@@ -96,7 +96,7 @@ struct OfFleet<'a> {
 
 impl OfFleet<'_> {
     async fn show(&self, key: &[Option<String>]) -> Result<Value, No> {
-        let mut said = self.limit.said();
+        let mut said = self.rates.said(self.limit);
         said["mode"] = self.mode.name().into();
         said["keys"] = self.fleet.seats(self.at as u16).into();
         said["counted"] = words_for(self.mode).0.into();
@@ -161,14 +161,17 @@ impl OfFleet<'_> {
     }
 
     async fn states(&self, keys: &[(u128, Standing)]) -> Result<Vec<Value>, No> {
-        let cost = self.limit.usual_cost();
+        let limit = self.limit;
+        let (unit, price) = (limit.plan.unit(), self.rates.price(limit));
+        let cost = price.of(limit.usual_cost(), limit.spec.most());
         let looked = self.fleet.look(self.at as u16, keys, cost).await;
         let stand = looked.map_err(|_| No::Away)?;
         let said = |(&(_, standing), stands): (&(u128, Standing), Stands)| {
             let wait = stands.short.map_or(Some(0), wait_ms);
-            let mut state = state_json(standing, stands.most, stands.remaining, wait);
-            state["ahead"] = stands.ahead.into();
-            state["unreported"] = stands.unreported.into();
+            let prices = (unit, price);
+            let mut state = state_json(standing, stands.most, stands.remaining, wait, prices);
+            state["ahead"] = unit.tokens(stands.ahead).into();
+            state["unreported"] = unit.tokens(stands.unreported).into();
             state
         };
         Ok(keys.iter().zip(stand).map(said).collect())

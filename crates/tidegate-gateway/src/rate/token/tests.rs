@@ -216,7 +216,7 @@ fn keys_for_other_things_are_passed_over_and_bad_ones_are_not() {
         (others, "no key for HS256"),
         (
             "{\"kty\":\"oct\",\"k\":\"AAECAw\"}",
-            "number 1 is for HS256 and will not do: its secret",
+            "number 1 of `keys` is for HS256 and will not do: its secret",
         ),
         ("{\"kty\":\"oct\"}", "it has no k"),
         (
@@ -238,4 +238,75 @@ fn keys_for_other_things_are_passed_over_and_bad_ones_are_not() {
     }
     assert!(parse(&[EC; KEYS_MAX + 1].join(",")).is_err());
     assert!(TokenKeys::parse("-----BEGIN PUBLIC KEY-----").is_err());
+}
+
+/// The key with other bytes in two of its members.
+fn changed(
+    key: &str,
+    members: [&str; 2],
+    change: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>),
+) -> String {
+    let mut jwk: Value = serde_json::from_str(key).unwrap();
+    let [mut one, mut other] = members.map(|it| decoded(jwk[it].as_str().unwrap()).unwrap());
+    change(&mut one, &mut other);
+    for (member, bytes) in members.into_iter().zip([one, other]) {
+        jwk[member] = URL_SAFE_NO_PAD.encode(bytes).into();
+    }
+    jwk.to_string()
+}
+
+fn rsa(change: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>)) -> String {
+    changed(RSA, ["n", "e"], change)
+}
+
+fn ec(change: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>)) -> String {
+    changed(EC, ["x", "y"], change)
+}
+
+#[test]
+fn what_the_verifier_would_not_take_for_a_key_is_refused_with_the_key() {
+    let parse = |key: &str| TokenKeys::parse(&format!("{{\"keys\":[{SECRET},{key}]}}"));
+    // P-256 is over the numbers below this.
+    let mut prime = [0xff; 32];
+    prime[4..8].copy_from_slice(&[0, 0, 0, 1]);
+    prime[8..20].fill(0);
+
+    for (key, why) in [
+        (ec(|_, y| y[31] ^= 1), "no point of P-256"),
+        (ec(std::mem::swap), "no point of P-256"),
+        (
+            ec(|x, y| [x, y].iter_mut().for_each(|it| it.fill(0))),
+            "no point of P-256",
+        ),
+        (ec(|x, _| *x = prime.to_vec()), "no point of P-256"),
+        (rsa(|n, _| *n.last_mut().unwrap() -= 1), "is even"),
+        (rsa(|n, _| n[0] = 0x7f), "2048 to 8192 bits"),
+        (rsa(|n, _| n[0] = 0), "2048 to 8192 bits"),
+        (rsa(|n, _| n.truncate(128)), "2048 to 8192 bits"),
+        (rsa(|n, _| n.resize(1_025, 1)), "2048 to 8192 bits"),
+        (rsa(|n, _| n.clear()), "2048 to 8192 bits"),
+        (rsa(|_, e| e.clear()), "the exponent"),
+        (rsa(|_, e| *e = vec![0]), "the exponent"),
+        (rsa(|_, e| *e = vec![1]), "the exponent"),
+        (rsa(|_, e| *e = vec![1, 0, 0]), "the exponent"),
+        (rsa(|_, e| *e = vec![2, 0, 0, 0, 1]), "the exponent"),
+        (rsa(|_, e| *e = vec![1; 9]), "the exponent"),
+    ] {
+        let error = parse(&key).unwrap_err().to_string();
+
+        assert!(
+            error.starts_with("key number 2 of `keys` is for "),
+            "{key}: {error}"
+        );
+        assert!(error.contains(why), "{key}: {error}");
+    }
+    // At the bounds. Zeros before a number say nothing.
+    for key in [
+        rsa(|n, _| n.insert(0, 0)),
+        rsa(|n, _| n.resize(1_024, 1)),
+        rsa(|_, e| *e = vec![3]),
+        rsa(|_, e| *e = vec![0, 1, 0xff, 0xff, 0xff, 0xff]),
+    ] {
+        parse(&key).unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
 }

@@ -218,19 +218,24 @@ const STORE: &str = "limit_nodes = 4\n[store]\nurl = \"redis://10.0.0.5\"\n";
 
 #[test]
 fn calls_of_all_gateways_count_together_where_that_is_asked_for() {
-    let fleet = |keys: &str| {
+    let dependency = |keys: &str| {
         let text =
             format!("{STORE}{MINIMAL}[[dependency]]\nname = \"d\"\nscope = \"fleet\"\n{keys}");
-        plan(&text).dependencies[0].fleet.unwrap()
+        plan(&text).dependencies.remove(0)
     };
+    let fleet = |keys: &str| dependency(keys).fleet.unwrap();
 
     let usual = fleet("concurrency = 9\n");
     assert_eq!(usual.terms, Terms::of(9, 5_000_000));
     assert_eq!((usual.on_loss, usual.nodes), (OnLoss::Local, 4));
-    let closed = fleet(
+    let closed = dependency(
         "concurrency = 20\non_store_loss = \"closed\"\nlease = \"2s\"\n[dependency.reserve.critical]\nslots = 8\n\
          loan = \"lent\"\n[dependency.reserve.signed-in]\nshare = 0.1\n",
     );
+    // Of a lent reserve the spare is kept always where others have to know of it, and on one gateway it need not be.
+    let most = [Class::Critical, Class::SignedIn, Class::Anonymous];
+    assert_eq!(most.map(|class| closed.weight_max(class)), [18, 18, 16]);
+    let closed = closed.fleet.unwrap();
     assert_eq!(
         (closed.on_loss, closed.terms.lease_us),
         (OnLoss::Closed, 2_000_000)

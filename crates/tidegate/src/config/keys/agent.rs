@@ -70,6 +70,8 @@ pub(crate) const AGENT: &[Key] = &[
         },
         Unset("Tidegate's own group of processes"),
     ),
+    key("proc_root", Text("path of a directory"), Is("/proc")),
+    key("sys_root", Text("path of a directory"), Is("/sys")),
     key(
         "latency_budget",
         Span {

@@ -1,6 +1,6 @@
 //! The keys about load balancers.
 
-use super::Kind::{Count, Span, Text, Texts};
+use super::Kind::{Count, Span, Switch, Text, Texts};
 use super::Otherwise::{Is, Required, Unset};
 use super::{Key, key};
 
@@ -31,6 +31,7 @@ pub(crate) const BALANCER: &[Key] = &[
         },
         Unset("no cap is told"),
     ),
+    key("load_reports", Switch, Is("false")),
 ];
 
 pub(crate) const HAPROXY: &[Key] = &[

@@ -1,6 +1,6 @@
 //! The keys about what applications depend on.
 
-use super::Kind::{Choice, Count, Span, Switch, Text};
+use super::Kind::{Choice, Count, Span, Switch, Table, Text};
 use super::Otherwise::{Follows, Is, Required, Unset};
 use super::rates::TOKENS_MAX;
 use super::{Key, key};
@@ -40,6 +40,11 @@ pub(crate) const DEPENDENCY: &[Key] = &[
         Is("50ms"),
     ),
     key("rate", Text("number / period"), Unset("no such limit")),
+    key(
+        "headroom",
+        Table("floor and hold"),
+        Unset("what may be asked stays what it is"),
+    ),
     key(
         "burst",
         Count {

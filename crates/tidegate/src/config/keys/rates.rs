@@ -1,6 +1,6 @@
 //! The keys about rate limits.
 
-use super::Kind::{Choice, Count, Span, Switch, Table, Text, Texts, Written};
+use super::Kind::{Choice, Count, Share, Span, Switch, Table, Text, Texts, Written};
 use super::Otherwise::{Each, Follows, Is, Required, Unset};
 use super::{Key, key};
 
@@ -60,6 +60,11 @@ pub(crate) const LIMIT: &[Key] = &[
         },
         Unset("100ms, where mode is aggregate"),
     ),
+    key(
+        "headroom",
+        Table("floor and hold"),
+        Unset("the rate stays what it is"),
+    ),
     key("edge", Switch, Follows("true unless the key has session")),
 ];
 
@@ -104,6 +109,19 @@ pub(crate) const LIMIT_COST: &[Key] = &[
             max: TOKENS_MAX,
         },
         Unset("1, with header"),
+    ),
+];
+
+/// How a limit follows the headroom of the fleet.
+pub(crate) const LIMIT_HEADROOM: &[Key] = &[
+    key("floor", Share { max: 0.9 }, Is("0.25")),
+    key(
+        "hold",
+        Span {
+            min: "0s",
+            max: "10m",
+        },
+        Is("10s"),
     ),
 ];
 

@@ -1,16 +1,15 @@
 //! Other limits for some keys of a limit: `[[limit.override]]`.
 
 use tidegate_core::rate::Spec;
-use tidegate_gateway::rate::{Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, check_key};
+use tidegate_gateway::rate::{
+    Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, counted_key, in_writing, part_written,
+};
 
 use super::super::keys::rates::LIMIT_OVERRIDE;
 use super::super::name::Names;
 use super::super::problem::Problems;
 use super::super::section::Section;
-use super::{Around, fleet, rate, refuse_too_dear, spec};
-
-/// The part of a key that requests lack.
-const ABSENT: &str = "-";
+use super::{Around, fleet, headroom, rate, refuse_too_dear, spec};
 
 /// Those of one limit.
 pub(super) struct Overrides<'a> {
@@ -40,8 +39,8 @@ impl Overrides<'_> {
             if limits.iter().any(is_same) && section.sound(&["key"]) {
                 section.refuse(
                     "key",
-                    "this key is overridden already",
-                    "remove one of the two",
+                    format!("{} is overridden already", in_words(&key)),
+                    "remove one of the two; addresses of one network, as long as `key` of the limit says, are one key",
                 );
             }
             let rate = rate(&section);
@@ -49,13 +48,14 @@ impl Overrides<'_> {
             if let Some(spec) = spec {
                 refuse_too_dear(&section, &spec, &self.limit.cost);
             }
+            let counted = headroom::counted(&section, spec, self.limit.follows.as_ref());
             let of_fleet = self.limit.fleet.is_some();
             limits.push(LimitPlan {
                 name: name.to_owned(),
                 rate: rate.unwrap_or(self.limit.rate),
                 spec: spec.unwrap_or(Spec::Deny),
                 fleet: of_fleet
-                    .then(|| fleet::fleet(self.section, rate, spec, self.around))
+                    .then(|| fleet::fleet(self.section, rate, counted, self.around))
                     .flatten(),
                 instead: Some(Instead {
                     of: self.of,
@@ -76,7 +76,7 @@ impl Overrides<'_> {
                 "an API key cannot be written down here: its hash is another one in each installation",
                 "remove [[limit.override]], or count by what the key stands for, such as { header = … } from your proxy",
             )
-        } else if check_key(self.limit, &[]).is_ok() {
+        } else if counted_key(self.limit, &[]).is_ok() {
             (
                 "the limit counts all requests together, and has no keys that could have others",
                 "remove [[limit.override]], or write a key",
@@ -90,23 +90,29 @@ impl Overrides<'_> {
         false
     }
 
-    /// The key that it is for.
+    /// The key that it is for, as the limit counts by it: two addresses of one network are one key.
     fn key(&self, section: &Section<'_>) -> Vec<Option<String>> {
         let parts = section.texts("key").into_iter();
-        let parts = parts.map(|(part, _)| (part != ABSENT).then(|| part.to_owned()));
+        let parts = parts.map(|(part, _)| part_written(part).map(str::to_owned));
         let key: Vec<Option<String>> = parts.collect();
-        if section.sound(&["key"])
-            && self.section.sound(&["key"])
-            && let Err(why) = check_key(self.limit, &key)
-        {
+        if !section.sound(&["key"]) || !self.section.sound(&["key"]) {
+            return key;
+        }
+        counted_key(self.limit, &key).unwrap_or_else(|why| {
             section.refuse(
                 "key",
                 format!("this is no key of {}: {why}", self.limit.name),
                 "write its parts in their order and without constants, as `tidegate limit show` takes them",
             );
-        }
-        key
+            key
+        })
     }
+}
+
+/// A key as it is written by hand.
+fn in_words(key: &[Option<String>]) -> String {
+    let parts: Vec<_> = key.iter().map(|part| in_writing(part.as_deref())).collect();
+    parts.join(" ")
 }
 
 /// Each of them has a place of its own.

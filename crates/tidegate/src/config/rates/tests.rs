@@ -118,6 +118,17 @@ fn an_override_is_another_limit_for_one_key() {
     assert!(summary.contains(line), "{summary}");
 }
 
+#[test]
+fn an_override_for_an_address_is_one_for_the_network_that_counts_as_it() {
+    let text = "[[limit]]\nname = \"all\"\nrate = \"10/min\"\n\
+        [[limit.override]]\nname = \"one\"\nkey = [\"2001:db8::7\"]\nrate = \"20/min\"\n";
+
+    let summary = Summary(&setup(&format!("{MINIMAL}{text}"))).to_string();
+
+    let line = "one: 20/min with a burst of 20, in place of all for 2001:db8::/64";
+    assert!(summary.contains(line), "{summary}");
+}
+
 /// Keys of a limit, and what is said of them: the message and the help have these words.
 const UNSOUND: &[(&str, &str, &str)] = &[
     ("rate = \"10\"", "is no rate", "\"100/s\""),
@@ -252,6 +263,12 @@ const UNSOUND: &[(&str, &str, &str)] = &[
         "rate = \"1/s\"\n[[limit.override]]\nname = \"o\"\nkey = [\"here\"]\nrate = \"1/s\"",
         "no key of l: \"here\" is no address",
         "limit show",
+    ),
+    (
+        "rate = \"1/s\"\n[[limit.override]]\nname = \"o\"\nkey = [\"2001:db8::1\"]\nrate = \"1/s\"\n\
+         [[limit.override]]\nname = \"p\"\nkey = [\"2001:db8::2\"]\nrate = \"2/s\"",
+        "2001:db8::/64 is overridden already",
+        "one network",
     ),
     (
         "rate = \"1/s\"\n[[limit.override]]\nname = \"o\"\nrate = \"1/s\"",

@@ -12,7 +12,7 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &BalancerPlan) -> fmt::Resu
             f,
             "\nagent check for HAProxy on {}; at the end it says for {} that the node is all right",
             agent.listen,
-            span(2 * agent.interval)
+            span(agent.farewell())
         )?;
         if let Some(maxconn) = agent.maxconn {
             writeln!(
@@ -20,6 +20,9 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &BalancerPlan) -> fmt::Resu
                 "  each balancer may have {maxconn} requests here at once"
             )?;
         }
+    }
+    if plan.load_reports {
+        writeln!(f, "\nevery answer to a client carries a load report")?;
     }
     for haproxy in &plan.haproxies {
         writeln!(

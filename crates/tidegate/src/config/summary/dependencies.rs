@@ -66,7 +66,15 @@ fn one(f: &mut fmt::Formatter<'_>, dependency: &DependencyPlan) -> fmt::Result {
         wait => write!(f, ", the next waits for {} at most", span(wait))?,
     }
     if let Some((rate, bucket)) = &dependency.rate {
-        write!(f, "; {rate} with a burst of {}", bucket.burst())?;
+        let burst = dependency.unit().tokens(bucket.burst());
+        write!(f, "; {rate} with a burst of {burst}")?;
+    }
+    if let Some(follows) = &dependency.follows {
+        write!(
+            f,
+            "; down to {} % of that as less is left of it",
+            follows.floor / 10
+        )?;
     }
     match &dependency.fleet {
         None => writeln!(f, "; on each gateway")?,

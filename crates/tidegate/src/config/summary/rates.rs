@@ -6,9 +6,10 @@ use std::fmt;
 
 use tidegate_core::rate::log::ENTRIES_MAX;
 use tidegate_core::rate::set::Standing;
-use tidegate_core::rate::{Algorithm, Rate, Spec};
+use tidegate_core::rate::{Algorithm, Price, Rate, Spec};
+use tidegate_gateway::FollowPlan;
 use tidegate_gateway::plan::Plan;
-use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage};
+use tidegate_gateway::rate::{Absent, Cost, KeyPart, LimitPlan, Stage, in_writing};
 
 /// Nothing, where there are no limits.
 pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
@@ -26,6 +27,9 @@ pub(super) fn show(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
     for limit in &rates.limits {
         writeln!(f, "  {}", Said(limit))?;
         writeln!(f, "    {}", worst(limit))?;
+        if let Some(follows) = &limit.follows {
+            writeln!(f, "    {}", following(limit, follows))?;
+        }
         if let Some(plan) = limit.fleet {
             fleet::show(f, limit, plan, rates.nodes)?;
         }
@@ -76,11 +80,8 @@ impl fmt::Display for Said<'_> {
             other => write!(f, " by a {}", other.name())?,
         }
         if let Some(instead) = &limit.instead {
-            let key = instead
-                .key
-                .iter()
-                .map(|part| part.as_deref().unwrap_or("-"));
-            let key: Vec<&str> = key.collect();
+            let key = instead.key.iter();
+            let key: Vec<_> = key.map(|part| in_writing(part.as_deref())).collect();
             return write!(f, ", in place of {} for {}", instead.name, key.join(" "));
         }
         let parts: Vec<String> = limit.key.iter().map(part).collect();
@@ -127,6 +128,21 @@ fn part(part: &KeyPart) -> String {
         KeyPart::Route => "route".to_owned(),
         KeyPart::Constant(text) => format!("\"{text}\""),
     }
+}
+
+/// What is left of it while the fleet has no room.
+fn following(limit: &LimitPlan, follows: &FollowPlan) -> String {
+    let hold = match follows.hold {
+        hold if hold.is_zero() => String::new(),
+        hold => format!(
+            ", {} after what was heard last",
+            humantime::format_duration(hold)
+        ),
+    };
+    format!(
+        "follows the headroom of the fleet down to {}; the whole rate while nobody says how much that is{hold}",
+        Price::at(follows.floor).rate(limit.rate)
+    )
 }
 
 /// The most that passes in any time as long as the limit's own period, wherever that begins.

@@ -80,10 +80,12 @@ const NO_RETRY: Trap = Trap {
 pub(super) fn all(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for proxy in &config.proxies {
+        // Counted once: asked of every server anew it would be the square of them.
+        let serving = serving(proxy);
         for server in &proxy.servers {
-            of_server(proxy, server, &mut findings);
+            of_server(proxy, server, serving, &mut findings);
         }
-        of_proxy(proxy, &mut findings);
+        of_proxy(proxy, serving, &mut findings);
     }
     if let Some(at) = config.global
         && config.proxies.iter().any(has_agent)
@@ -104,7 +106,8 @@ fn at_place(trap: Trap, at: At, what: impl Into<String>) -> Finding {
     trap.at(at.line, at.column, what)
 }
 
-fn of_server(proxy: &Proxy, server: &Server, findings: &mut Vec<Finding>) {
+/// What is said of one server of `proxy`, where requests are shared among `serving`.
+fn of_server(proxy: &Proxy, server: &Server, serving: usize, findings: &mut Vec<Finding>) {
     let settings = &server.settings;
     let named = |what: &str| format!("server {} of {} {what}", server.name, proxy.title);
     match &settings.weight {
@@ -121,7 +124,7 @@ fn of_server(proxy: &Proxy, server: &Server, findings: &mut Vec<Finding>) {
         }
         _ => {}
     }
-    let is_alone = !settings.backup && serving(proxy) < 2;
+    let is_alone = !settings.backup && serving < 2;
     if !settings.check && (settings.agent || !is_alone) {
         findings.push(at_place(NO_CHECK, server.at, named("has no check")));
     }
@@ -161,10 +164,13 @@ fn takes_out(server: &Server) -> bool {
 /// How many servers requests are shared among.
 fn serving(proxy: &Proxy) -> usize {
     let mains = proxy.servers.iter().filter(|it| !it.settings.backup);
-    mains.map(|server| server.count).sum()
+    // A template may stand for as many as a number can say.
+    mains
+        .map(|server| server.count)
+        .fold(0, usize::saturating_add)
 }
 
-fn of_proxy(proxy: &Proxy, findings: &mut Vec<Finding>) {
+fn of_proxy(proxy: &Proxy, serving: usize, findings: &mut Vec<Finding>) {
     let settings = &proxy.settings;
     let how = settings.balance.as_ref();
     if let Some(said) = how
@@ -183,7 +189,7 @@ fn of_proxy(proxy: &Proxy, findings: &mut Vec<Finding>) {
         );
         findings.push(at_place(IGNORED_WEIGHT, said.at, what));
     }
-    if serving(proxy) < 2 {
+    if serving < 2 {
         return;
     }
     if !settings.redispatches {

@@ -1,4 +1,5 @@
 use tidegate_core::rate::share::aggregate::AggregatePlan;
+use tidegate_core::rate::share::following::Roll;
 use tidegate_core::rate::share::lease::Lessor;
 use tidegate_core::rate::{Algorithm, Rate};
 
@@ -8,6 +9,17 @@ const SECOND: u64 = 1_000_000;
 /// Of a node that has never reached the store.
 fn nobody() -> Following {
     Following::new(Life(1), 3 * SECOND)
+}
+
+/// Of a node that is a member since a moment ago, and the only one.
+fn joined_alone(now: u64) -> Following {
+    let (mut following, mut roll) = (nobody(), Roll::new(Tick(0)));
+    for at in [now - 4 * SECOND, now - 2 * SECOND, now].map(Tick) {
+        assert!(roll.renew(at, Life(1), following.follows(), 3 * SECOND));
+        following.take(at, at, &roll.membership(at)).unwrap();
+    }
+    assert_eq!(following.last(), Some(1));
+    following
 }
 
 fn limit(rate: &str, mode: FleetMode, on_loss: OnLoss) -> Limit {
@@ -116,6 +128,34 @@ fn without_the_store_each_limit_does_what_it_says() {
 }
 
 #[test]
+fn without_the_store_a_key_begins_with_its_part_and_is_kept_until_that_is_full() {
+    let hour = 3_600 * SECOND;
+    let modes = [
+        FleetMode::Shared,
+        FleetMode::Lease(LeasePlan::usual(20)),
+        FleetMode::Aggregate(AggregatePlan::usual(100)),
+    ];
+    for mode in modes {
+        let limit = limit("20/h", mode, OnLoss::Local);
+        let mut seat = Seat::new(0, &limit, Life(1), Tick(hour));
+        let passed = |seat: &mut Seat, parts: &Following, now| {
+            let asked = (0..25).filter(|_| {
+                let here = seat.take_apart(&limit, parts, Tick(now), 1);
+                matches!(here, Some(Here::Passed(By::Apart)))
+            });
+            asked.count()
+        };
+        // It has just joined, as the only one, and has all of the limit.
+        let parts = joined_alone(hour);
+
+        assert_eq!(passed(&mut seat, &parts, hour), 20, "{mode:?}");
+        assert!(seat.is_needed(&limit, &parts, Tick(hour + 60 * SECOND)));
+        assert_eq!(passed(&mut seat, &parts, hour + hour / 2), 10, "{mode:?}");
+        assert!(!seat.is_needed(&limit, &parts, Tick(3 * hour)));
+    }
+}
+
+#[test]
 fn a_reporting_key_says_what_it_has_spent() {
     let mode = FleetMode::Aggregate(AggregatePlan::usual(100));
     let limit = limit("100/s", mode, OnLoss::Closed);
@@ -129,6 +169,26 @@ fn a_reporting_key_says_what_it_has_spent() {
     let credits = limit.bucket.unwrap().whole.credits_when_full();
     seat.answered(&said, Reply::Told(Told { seq: 1, credits }), Tick(1));
     assert_eq!(seat.unreported(), 0);
+}
+
+#[test]
+fn a_reporting_key_that_is_to_hear_of_the_store_first_asks_it_at_once() {
+    let mode = FleetMode::Aggregate(AggregatePlan::usual(100));
+    let limit = limit("100/s", mode, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    // What it said last was answered a moment ago.
+    take(&mut seat, &limit, 0);
+    let said = message(&mut seat, 0).unwrap();
+    let credits = limit.bucket.unwrap().whole.credits_when_full();
+    seat.answered(&said, Reply::Told(Told { seq: 1, credits }), Tick(1));
+
+    assert!(matches!(seat.hear_first(Tick(2)), Here::Ask(_)));
+
+    let said = message(&mut seat, 2).unwrap();
+    assert!(matches!(said, Message::Report(report) if report.spent == 0));
+    seat.unanswered(&said, Tick(8_000));
+    assert!(matches!(seat.hear_first(Tick(9_000)), Here::Ask(_)));
+    assert_eq!(message(&mut seat, 9_000), Some(said));
 }
 
 #[test]

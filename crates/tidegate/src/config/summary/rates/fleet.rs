@@ -21,7 +21,8 @@ pub(super) fn show(
     plan: FleetPlan,
     nodes: u32,
 ) -> fmt::Result {
-    let Spec::Bucket(whole) = limit.spec else {
+    // In units of a token where it follows something, as gateways share it.
+    let Ok(Spec::Bucket(whole)) = limit.counted() else {
         writeln!(
             f,
             "    over all gateways, mode shared: the store is asked for each request"
@@ -36,6 +37,7 @@ pub(super) fn show(
     let local = match plan.on_loss {
         OnLoss::Local => {
             let most = divided::worst_apart(&whole, nodes, limit.rate.period_us);
+            let most = limit.unit().tokens(most);
             format!(
                 "each goes on with its part: {nodes} gateways let at most {most} pass in any {}",
                 period(limit.rate)
@@ -48,10 +50,11 @@ pub(super) fn show(
 
 fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> String {
     let (period_us, words) = (limit.rate.period_us, period(limit.rate));
+    let unit = limit.unit();
     match plan.mode {
         FleetMode::Shared => "shared: the store is asked for each request".to_owned(),
         FleetMode::Lease(plan) => {
-            let most = lease::worst_in(whole, &plan, nodes, period_us);
+            let most = unit.tokens(lease::worst_in(whole, &plan, nodes, period_us));
             format!(
                 "lease: the same from the first request on, and at most {most} in any {words} with {nodes} gateways, which \
                  may use tokens up to {} after the store gave them",
@@ -60,7 +63,8 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
         }
         FleetMode::Divided => match divided::one_node(whole, nodes, period_us) {
             Ok(one) => format!(
-                "divided: the same together, and at one of {nodes} gateways at most {one} in any {words}; {}",
+                "divided: the same together, and at one of {nodes} gateways at most {} in any {words}; {}",
+                unit.tokens(one),
                 start(limit.rate, nodes)
             ),
             Err(error) => format!("divided: not among {nodes} gateways, {error}"),
@@ -70,8 +74,10 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
             let offered = u64::try_from(per_s)
                 .unwrap_or(u64::MAX)
                 .saturating_mul(OFFERED);
+            let offered = unit.of(offered, whole.burst());
             let over = plan.overshoot(nodes, offered, DELAY_US);
-            let most = aggregate::worst_in(whole, over, period_us);
+            let most = unit.tokens(aggregate::worst_in(whole, over, period_us));
+            let over = unit.tokens(over);
             format!(
                 "aggregate, reports every {}: up to {over} more, {most} in any {words}, when {nodes} gateways are asked for \
                  {OFFERED} times the rate; all of it is paid back",
