@@ -12,6 +12,8 @@ struct World {
     tick: u64,
     decisions: Vec<Decision>,
     keep_sessions: bool,
+    /// Whether somebody counts requests: an agent alone does not.
+    is_measured: bool,
 }
 
 impl World {
@@ -21,6 +23,7 @@ impl World {
             tick: 0,
             decisions: Vec::new(),
             keep_sessions: false,
+            is_measured: true,
         }
     }
 
@@ -35,7 +38,7 @@ impl World {
             let signals = [Signal::read(dimension, used, 1.0, now)];
             let report = Report {
                 readings: Readings::of(&Scales::default(), &signals, now),
-                load: Some(Load {
+                load: self.is_measured.then_some(Load {
                     offered_rps: 20.0,
                     completed_rps: 20.0,
                     error_ratio: 0.0,
@@ -94,6 +97,28 @@ fn a_node_that_fills_is_stressed_then_out_and_comes_back_from_a_tenth() {
     assert_eq!(story[4], (State::Stressed, 10), "after five seconds");
     assert_eq!(story[6], (State::Stressed, 20));
     assert_eq!(story[15], (State::Healthy, 100));
+}
+
+#[test]
+fn where_nobody_counts_requests_a_full_node_goes_if_the_others_have_room() {
+    for (others, weights) in [(0.45, [0, 100]), (0.5, [100, 100])] {
+        let mut world = World::new();
+        world.is_measured = false;
+        world.ticks(10, Dimension::Threads, &[Some(others); 2]);
+
+        world.ticks(20, Dimension::Threads, &[FULL, Some(others)]);
+
+        assert_eq!(world.weights(), weights, "beside a node that is {others} used");
+    }
+    let mut world = World::new();
+    world.is_measured = false;
+    world.ticks(10, Dimension::Threads, &[Some(0.5); 3]);
+    world.ticks(20, Dimension::Threads, &[FULL, Some(0.5), Some(0.5)]);
+    assert_eq!(world.weights(), [0, 100, 100]);
+
+    // It stays out while it is full, also when the others carry what came to it.
+    world.ticks(20, Dimension::Threads, &[FULL, Some(0.75), Some(0.75)]);
+    assert_eq!(world.weights()[0], 0);
 }
 
 #[test]

@@ -279,13 +279,15 @@ impl Fleet {
 
     fn rule(&mut self, now: Mono) {
         self.cases.clear();
-        let mut offered = 0.0;
         for entry in &self.entries {
             let input = entry.input();
             let case = entry.memory.case(&self.settings, now, &input, self.median);
             self.cases.push(case);
-            offered += entry.memory.offered(now, &input, self.median);
         }
+        let offered = match self.median {
+            Some(_) => self.offered(now),
+            None => self.offered_unmeasured(),
+        };
         guard::rule(
             self.settings.out_percent_max,
             &self.cases,
@@ -294,6 +296,33 @@ impl Fleet {
             &mut self.order,
             &mut self.rulings,
         );
+    }
+
+    /// What comes to all of them, in requests per second.
+    fn offered(&self, now: Mono) -> f64 {
+        let entries = self.entries.iter();
+        entries
+            .map(|entry| entry.memory.offered(now, &entry.input()))
+            .sum()
+    }
+
+    /// What comes to all of them in nodes' worth, where nobody measures requests: how much of them is used. A full node says
+    /// nothing of what comes to it, as it may be full of what it no longer finishes: to it comes what comes to the others.
+    fn offered_unmeasured(&self) -> f64 {
+        let (mut used, mut known, mut full) = (0.0, 0.0, 0.0);
+        for entry in &self.entries {
+            match entry.memory.evidence.left {
+                _ if entry.memory.is_out() => {}
+                Some(_) if entry.memory.evidence.state == State::Saturated => full += 1.0,
+                Some(left) => {
+                    used += 1.0 - left;
+                    known += 1.0;
+                }
+                None => {}
+            }
+        }
+        let each = if known > 0.0 { used / known } else { 1.0 };
+        used + full * each
     }
 
     fn freeze(&self) -> Option<Freeze> {

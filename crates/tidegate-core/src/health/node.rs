@@ -141,14 +141,13 @@ impl Memory {
         }
     }
 
-    /// What comes to it, in the unit of its capacity.
-    pub(super) fn offered(&self, now: Mono, input: &Input, median: Option<f64>) -> f64 {
-        match (input.load, median) {
-            (Some(load), Some(_)) if now.since(load.at) <= CAPACITY_AGE_MAX => {
+    /// What comes to it, in requests per second.
+    pub(super) fn offered(&self, now: Mono, input: &Input) -> f64 {
+        match input.load {
+            Some(load) if now.since(load.at) <= CAPACITY_AGE_MAX => {
                 load.offered_rps.max(load.completed_rps).max(0.0)
             }
-            (_, Some(_)) => 0.0,
-            (_, None) => self.evidence.left.map_or(0.0, |left| 1.0 - left),
+            _ => 0.0,
         }
     }
 

@@ -211,7 +211,8 @@ impl<'t> Object<'t> {
     }
 
     fn read<T: Deserialize<'t>>(&self, name: &str, wanted: &str) -> Result<T, Problem> {
-        let raw = self.raw(name).ok_or_else(|| self.wrong(name, wanted))?;
+        let missing = || self.bad(name, format!("it is missing; it must be {wanted}"));
+        let raw = self.raw(name).ok_or_else(missing)?;
         serde_json::from_str(raw.get()).map_err(|_| self.wrong(name, wanted))
     }
 

@@ -489,7 +489,12 @@ impl<'r> Asked<'r> {
 
 /// A cost in words.
 fn tokens(said: &[u8]) -> Option<u64> {
-    match str::from_utf8(said).ok()?.trim().parse::<u64>() {
+    let digits = str::from_utf8(said).ok()?.trim();
+    // A number with a sign is one to the library, and to nobody who reads fields.
+    if digits.starts_with('+') {
+        return None;
+    }
+    match digits.parse::<u64>() {
         // More than there is a number for is still a cost, and more than any limit has.
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(u64::MAX),
         cost => cost.ok(),

@@ -107,7 +107,7 @@ fn limit(
     }
     let key = key::key(section, problems, around, named);
     let apps = apps(section, around.apps);
-    let follows = headroom::headroom(section, algorithm, problems, around);
+    let follows = headroom::headroom(section, algorithm, spec, problems, around);
     let counted = counted(section, spec, follows.as_ref());
     let fleet = fleet::fleet(section, rate, counted, around);
     LimitPlan {

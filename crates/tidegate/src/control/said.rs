@@ -31,8 +31,17 @@ pub(super) struct Reader<S> {
     eyes: Eyes,
     latency_budget: Option<Duration>,
     keeps_sessions: bool,
-    /// What was done by then, oldest first; [`WINDOW`] of them at most.
-    before: Vec<(Mono, Work)>,
+    /// What was seen at the looks before, oldest first; [`WINDOW`] of them at most.
+    before: Vec<Look>,
+}
+
+/// What was seen at one time.
+struct Look {
+    at: Mono,
+    /// What was done by then.
+    work: Work,
+    /// How much of the node was used at that moment, if it was known.
+    used: Option<f64>,
 }
 
 impl<S: Fn() -> Status> Reader<S> {
@@ -80,16 +89,21 @@ impl<S: Fn() -> Status> Reader<S> {
                 signals.extend(sights.iter().map(|sight| sight.signal));
             }
         }
-        let since = self.before.first().map(|(at, before)| (*at, before));
-        if let Some((_, before)) = since {
+        let since = self.before.first();
+        if let Some(Look { work: before, .. }) = since {
             signals.extend(self.latency(&work, before, now));
             signals.extend(downstream(&work, before, now));
         }
-        let calls = since.map_or_else(Vec::new, |(at, before)| calls(&work, before, now.since(at)));
-        let load = since.and_then(|(at, before)| load(&work, before, at, now, &signals));
+        let calls = since.map_or_else(Vec::new, |it| calls(&work, &it.work, now.since(it.at)));
+        let used = utilisation(&signals, now);
+        let load = since.and_then(|since| load(&work, since, now, mean_used(&self.before, used)?));
         // Without applications behind it a process does not know how many requests are inside one.
         let inside = (!status.apps.is_empty()).then_some(work.inside);
-        self.before.push((now, work));
+        self.before.push(Look {
+            at: now,
+            work,
+            used,
+        });
         if self.before.len() > WINDOW {
             self.before.remove(0);
         }
@@ -175,9 +189,20 @@ fn calls(work: &Work, before: &Work, span: Duration) -> Vec<(String, Called)> {
     calls
 }
 
-/// What was done since `before`, which was at `at`.
-fn load(work: &Work, before: &Work, at: Mono, now: Mono, signals: &[Signal]) -> Option<Load> {
-    let seconds = now.since(at).as_secs_f64();
+/// How much of the node was used over the time that its work is counted in, which is since the first look of `before`,
+/// with what is used `now`. Requests come in bursts: what some seconds brought, over what one moment needed, would be
+/// a capacity that jumps.
+fn mean_used(before: &[Look], now: Option<f64>) -> Option<f64> {
+    // What was used at the first look belongs to the time before it.
+    let later = before.iter().skip(1).map(|look| look.used);
+    let known: Vec<f64> = later.chain([now]).flatten().collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+/// What was done `since` a look, with so much of the node used in the mean.
+fn load(work: &Work, since: &Look, now: Mono, utilisation: f64) -> Option<Load> {
+    let before = &since.work;
+    let seconds = now.since(since.at).as_secs_f64();
     let per_second = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
     let completed = work.completed.saturating_sub(before.completed);
     if seconds <= 0.0 || completed == 0 {
@@ -188,7 +213,7 @@ fn load(work: &Work, before: &Work, at: Mono, now: Mono, signals: &[Signal]) -> 
         offered_rps: per_second(work.arrived, before.arrived),
         completed_rps: per_second(work.completed, before.completed),
         error_ratio: (failed as f64 / completed as f64).min(1.0),
-        utilisation: utilisation(signals, now)?,
+        utilisation,
         at: now,
     })
 }
@@ -215,14 +240,34 @@ mod tests {
             failed: 200,
             ..Work::default()
         };
-        let busy = Signal::read(Dimension::Threads, 5.0, 10.0, at(5));
+        let since = |work, seconds| Look {
+            at: at(seconds),
+            work,
+            used: None,
+        };
 
-        let load = load(&work, &before, at(0), at(5), &[busy]).unwrap();
+        let told = load(&work, &since(before.clone(), 0), at(5), 0.5).unwrap();
 
-        assert_eq!((load.offered_rps, load.completed_rps), (100.0, 80.0));
-        assert_eq!((load.error_ratio, load.utilisation), (0.25, 0.5));
-        assert_eq!(super::load(&work, &work, at(0), at(5), &[busy]), None);
-        assert_eq!(super::load(&work, &before, at(5), at(5), &[busy]), None);
+        assert_eq!((told.offered_rps, told.completed_rps), (100.0, 80.0));
+        assert_eq!((told.error_ratio, told.utilisation), (0.25, 0.5));
+        assert_eq!(load(&work, &since(work.clone(), 0), at(5), 0.5), None);
+        assert_eq!(load(&work, &since(before, 5), at(5), 0.5), None);
+    }
+
+    #[test]
+    fn what_is_used_is_the_mean_of_the_time_that_work_is_counted_in() {
+        let look = |used| Look {
+            at: at(0),
+            work: Work::default(),
+            used,
+        };
+        let before = [look(Some(1.0)), look(Some(0.2)), look(None)];
+
+        let mean = mean_used(&before, Some(0.4)).unwrap();
+
+        assert!((mean - 0.3).abs() < 1e-9, "{mean}");
+        assert_eq!(mean_used(&before, None), Some(0.2));
+        assert_eq!(mean_used(&[], None), None);
     }
 
     #[test]

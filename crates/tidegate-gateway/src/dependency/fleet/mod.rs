@@ -284,7 +284,11 @@ impl Fleet {
         });
         let Some(id) = taken.flatten() else {
             thing.counts.decided(Without::Refused);
-            return Err(NoShare::Full);
+            // What this gateway may do alone is used up; while the store settles that is not all that there is.
+            return Err(match left.is_zero() {
+                true => NoShare::Full,
+                false => NoShare::Away(left),
+            });
         };
         thing.counts.decided(Without::Passed);
         state.fence = fence;

@@ -16,10 +16,19 @@ const FLOOR: f64 = 0.25;
 pub(super) fn headroom(
     section: &Section<'_>,
     algorithm: Algorithm,
+    spec: Option<Spec>,
     problems: &Problems,
     around: &Around<'_>,
 ) -> Option<FollowPlan> {
     let follows = follows(section, problems, around.in_fleet)?;
+    if spec == Some(Spec::Deny) {
+        section.refuse(
+            "headroom",
+            "a rate of 0 has no part that could be taken away",
+            "remove headroom, or write a rate",
+        );
+        return None;
+    }
     if algorithm == Algorithm::Log && section.sound(&["algorithm"]) {
         section.refuse(
             "headroom",
@@ -150,6 +159,7 @@ mod tests {
             ),
             ("headroom = { floor = 0.95 }", "not above 0 and up to 0.9"),
             ("headroom = { flor = 0.5 }", "flor"),
+            ("burst = 0\nrate = \"0/s\"\nheadroom = {}", "a rate of 0"),
             (
                 "burst = 10000000\nrate = \"7/11s\"\nheadroom = {}",
                 "hundredths of a token",
