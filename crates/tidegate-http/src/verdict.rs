@@ -137,6 +137,15 @@ impl Verdict {
         }
     }
 
+    /// What is said last, by whoever will not be heard of again: nobody watches the node from now on, so it has all of its weight. What
+    /// an operator has taken out stays out: that is no finding that might be out of date.
+    pub fn last_word(&self) -> Self {
+        Self {
+            drain: self.drain,
+            ..Self::UNKNOWN
+        }
+    }
+
     /// The load report that balancers read in a header, if there is something to report.
     pub fn report(&self) -> Option<HeaderValue> {
         let text = orca_text(self.load.as_ref()?)?;
@@ -221,6 +230,17 @@ pub fn report_load(headers: &mut HeaderMap, report: Option<HeaderValue>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_word_keeps_nothing_but_an_order() {
+        let full = Verdict {
+            drain: true,
+            ..verdict(State::Saturated, 0)
+        };
+
+        assert_eq!(full.last_word().told(), Told::Leave);
+        assert_eq!(verdict(State::Saturated, 0).last_word(), Verdict::UNKNOWN);
+    }
 
     fn verdict(state: State, weight: u8) -> Verdict {
         Verdict {

@@ -120,7 +120,7 @@ impl AgentCheck {
         self.address
     }
 
-    /// Says from now on that the node is all right, for two intervals, and then ends.
+    /// Says from now on that the node is all right, unless an operator has taken it out, for two intervals, and then ends.
     ///
     /// A balancer keeps what an agent said last for ever. What a node should have while nobody watches it is everything.
     pub async fn leave(self) {
@@ -163,11 +163,10 @@ async fn accept(socket: std::net::TcpListener, shared: Arc<Shared>, places: Arc<
 
 /// Tells one balancer. With a place it is waited for until it has closed, so that it loses nothing of the line.
 fn tell(stream: TcpStream, shared: &Shared, place: Option<OwnedSemaphorePermit>) {
-    let verdict = if *shared.leaving.borrow() {
-        Verdict::UNKNOWN
-    } else {
-        shared.board.current()
-    };
+    let mut verdict = shared.board.current();
+    if *shared.leaving.borrow() {
+        verdict = verdict.last_word();
+    }
     let line = line(&verdict, shared.maxconn);
     // The buffer of a new connection has room for a line, so this one write neither waits nor falls short. The runtime would
     // first want to hear that it may.
@@ -338,19 +337,32 @@ mod tests {
 
     #[tokio::test]
     async fn it_leaves_with_a_good_word() {
+        leaves_from(verdict(State::Stressed, 10), "up ready 10%\n", "up ready 100%\n").await;
+    }
+
+    #[tokio::test]
+    async fn it_leaves_a_node_out_that_an_operator_took_out() {
+        let drained = Verdict {
+            drain: true,
+            ..verdict(State::Stressed, 10)
+        };
+        leaves_from(drained, "up drain 0%\n", "up drain 0%\n").await;
+    }
+
+    async fn leaves_from(posted: Verdict, first: &str, last: &str) {
         let board = Arc::new(Board::default());
-        board.post(verdict(State::Stressed, 10), LEASE);
+        board.post(posted, LEASE);
         let agent = AgentCheck::start(&plan(4), board).unwrap();
         let address = agent.address();
         let hear = || tokio::task::spawn_blocking(move || hear(address));
-        assert_eq!(hear().await.unwrap(), "up ready 10%\n");
+        assert_eq!(hear().await.unwrap(), first);
         let mut leaving = Box::pin(agent.leave());
 
         // Once, so that it begins; it is not over yet.
         let soon = timeout(Duration::ZERO, &mut leaving).await;
 
         assert!(soon.is_err());
-        assert_eq!(hear().await.unwrap(), "up ready 100%\n");
+        assert_eq!(hear().await.unwrap(), last);
         leaving.await;
         tidegate_lab::patience::until_so("nobody listens", || {
             std::net::TcpStream::connect(address).is_err()

@@ -66,8 +66,8 @@ async fn serve(mut setup: Setup, loaded: Loaded) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Has everybody who asks told for `goodbye` that the node has all its weight. The agent goes and not the node: what a balancer
-/// hears last may hold for ever, and nobody watches the node from then on.
+/// Has everybody who asks told for `goodbye` that the node has all its weight, unless an operator has taken it out. The agent goes and
+/// not the node: what a balancer hears last may hold for ever, and nobody watches the node from then on.
 async fn leave(
     gateway: &Gateway,
     control: Option<Control>,
@@ -78,7 +78,7 @@ async fn leave(
     let silence = async {
         // First of all nobody may put up another verdict.
         control::leave(control).await;
-        board.clear();
+        board.post(board.current().last_word(), goodbye);
     };
     tokio::join!(silence, balancers.leave(), sleep(goodbye));
 }
