@@ -108,7 +108,11 @@ fn where_nobody_counts_requests_a_full_node_goes_if_the_others_have_room() {
 
         world.ticks(20, Dimension::Threads, &[FULL, Some(others)]);
 
-        assert_eq!(world.weights(), weights, "beside a node that is {others} used");
+        assert_eq!(
+            world.weights(),
+            weights,
+            "beside a node that is {others} used"
+        );
     }
     let mut world = World::new();
     world.is_measured = false;

@@ -17,11 +17,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use tidegate_http::framing::Framing;
 use tidegate_http::local::{Bound, Listen, ListenError, SocketFile};
 use tidegate_http::page::{host_address, is_from_page};
 use tidegate_store::Fleet;
 use tidegate_store::desk::Desk;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::Instant;
@@ -39,6 +40,8 @@ use crate::stream::{Arrival, Watched};
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Header fields of a request.
 const HEADERS_MAX: usize = 64;
+/// What a client may still send after its last answer, in bytes.
+const LINGER_BYTES_MAX: u64 = 256 * 1024;
 /// How long to wait after the system refused a connection: it has no files left, most often.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -213,7 +216,8 @@ fn spawn(
         let _slot = slot;
         let timeout = shared.plan.timeout;
         let arrival = Arrival::new();
-        let stream = TokioIo::new(Watched::new(stream, timeout, arrival.clone()));
+        let (framing, log) = Framing::new(HEAD_BYTES_MAX, HEADERS_MAX);
+        let stream = Watched::new(stream, framing, timeout, arrival.clone());
         let service = service_fn(|request| {
             let (shared, arrival) = (shared.clone(), arrival.clone());
             async move {
@@ -223,16 +227,36 @@ fn spawn(
                 Ok::<_, Infallible>(response)
             }
         });
-        // An error is a client that left or that speaks no HTTP: nothing that we could answer.
-        let _ = http1::Builder::new()
+        let mut connection = http1::Builder::new()
             // The stream looks after that: this one also counts idle time, and is set anew for every
             // request.
             .header_read_timeout(None)
-            .max_buf_size(HEAD_BYTES_MAX)
+            // One more than the scanner allows, which is to be the one that refuses.
+            .max_header_size(HEAD_BYTES_MAX + 1)
+            .max_buf_size(HEAD_BYTES_MAX + 1)
             .max_headers(HEADERS_MAX)
-            .serve_connection(stream, service)
-            .await;
+            .serve_connection(TokioIo::new(stream), service);
+        // An error without a fault in a head is a client that left: nothing that we could answer.
+        let _ = (&mut connection).await;
+        if let Some(fault) = log.head_fault() {
+            shared.counts.requests.count();
+            shared.counts.refused.count();
+            let stream = connection.into_parts().io.into_inner();
+            part(stream.into_inner(), &fault.answer(), timeout).await;
+        }
     });
+}
+
+/// Says something last to a client, and reads on for a moment, so that what it still sends does not take the answer from it.
+async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin, last: &[u8], within: Duration) {
+    let parting = async {
+        stream.write_all(last).await?;
+        stream.shutdown().await?;
+        let mut rest = stream.take(LINGER_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // Whoever does not take it has left.
+    let _ = tokio::time::timeout(within, parting).await;
 }
 
 /// Answers a request that `begun` then to come, within the bounds of the plan.

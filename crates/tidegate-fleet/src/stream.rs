@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tidegate_http::framing::{Framing, Phase, Scan};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The longest time between the answer to a request and the first byte of the next.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
-/// A stream whose reads fail when a request's head does not come in time, and whose writes fail once
+/// A stream whose reads fail when a request's head does not come in time or has a fault, and whose writes fail once
 /// none of them got anywhere for too long. Otherwise a client that sends half a head, or that asks
 /// for a large value and does not read it, would hold a connection for ever.
 pub(crate) struct Watched<S> {
     stream: S,
+    framing: Framing,
     patience: Duration,
     arrival: Arrival,
     /// When the read that waits is given up. The timer is left running when bytes come and looked at
@@ -95,14 +97,25 @@ impl Arrival {
 impl<S: Unpin> Watched<S> {
     /// `stream`, given up when a head on it takes longer than `patience`, or when it takes nothing for
     /// so long.
-    pub(crate) const fn new(stream: S, patience: Duration, arrival: Arrival) -> Self {
+    pub(crate) const fn new(
+        stream: S,
+        framing: Framing,
+        patience: Duration,
+        arrival: Arrival,
+    ) -> Self {
         Self {
             stream,
+            framing,
             patience,
             arrival,
             overdue: None,
             stall: None,
         }
+    }
+
+    /// The stream itself, to say something last.
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
     }
 
     /// Pending, unless it is time to give up reading.
@@ -149,11 +162,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.framing.phase() == Phase::Refused {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() > before => {
                 self.arrival.goes_on();
-                Poll::Ready(Ok(()))
+                match self.framing.scan(&buffer.filled()[before..]) {
+                    Scan::Pass(passed) | Scan::Last(passed) | Scan::Fail(passed) if passed > 0 => {
+                        buffer.set_filled(before + passed);
+                        Poll::Ready(Ok(()))
+                    }
+                    _ => {
+                        buffer.set_filled(before);
+                        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+                    }
+                }
             }
             Poll::Ready(ended) => Poll::Ready(ended),
             Poll::Pending => self.wait_for_bytes(context),

@@ -17,7 +17,6 @@ use crate::cohort::Cohorts;
 use crate::dependency::fleet::Fleet;
 use crate::dependency::{Dependency, Held};
 use crate::forward::Origin;
-use crate::framing::FramingLog;
 use crate::gate::Gate;
 use crate::health::Health;
 use crate::heard::Heard;
@@ -25,6 +24,7 @@ use crate::metrics::{Place, Recorder};
 use crate::plan::{AppPlan, Plan};
 use crate::rate::{Rates, Sharing};
 use crate::upstream::Upstream;
+use tidegate_http::framing::FramingLog;
 
 /// What all threads of a gateway share.
 pub struct Shared {

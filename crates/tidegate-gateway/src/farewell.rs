@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_http::framing::FramingFault;
-use tidegate_http::refusal::Refusal;
+use tidegate_http::framing::{FramingFault, FramingLog};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
-
-use crate::framing::FramingLog;
 
 /// What a client may still send when its answer came before the end of its request, so that the
 /// answer is not lost to a reset.
@@ -35,7 +32,7 @@ pub(crate) fn fault_of(engine: Option<&hyper::Error>, log: &FramingLog) -> Optio
 
 /// Answers a head that the engine did not see; all before it has been written.
 pub(crate) async fn refuse(stream: &mut (impl AsyncWrite + Unpin), fault: FramingFault) {
-    say(stream, &answer_to(fault)).await;
+    say(stream, &fault.answer()).await;
     // The client need not wait for the end of what follows.
     drop(timeout(LINGER_TIME_MAX, stream.shutdown()).await);
 }
@@ -55,22 +52,4 @@ pub(crate) async fn linger(stream: &mut (impl AsyncRead + Unpin)) {
 /// Whoever does not take it has left, or need not know.
 async fn say(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     drop(timeout(LINGER_TIME_MAX, stream.write_all(bytes)).await);
-}
-
-fn answer_to(fault: FramingFault) -> Vec<u8> {
-    let refusal = match fault {
-        FramingFault::HeadTooLarge => Refusal::HeadTooLarge,
-        _ => Refusal::BadFraming,
-    };
-    let body = refusal.body();
-    let mut answer = format!("HTTP/1.1 {}\r\n", refusal.status()).into_bytes();
-    for (name, value) in &refusal.headers(None) {
-        answer.extend_from_slice(name.as_ref());
-        answer.extend_from_slice(b": ");
-        answer.extend_from_slice(value.as_bytes());
-        answer.extend_from_slice(b"\r\n");
-    }
-    answer.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-    answer.extend_from_slice(&body);
-    answer
 }

@@ -11,9 +11,10 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::context::Clock;
-use crate::framing::{Framed, Framing, Phase};
+use crate::framed::Framed;
 use crate::link::Link;
 use crate::parts::poll_write_parts;
+use tidegate_http::framing::{Framing, Phase};
 
 /// A client's socket.
 #[derive(Debug)]

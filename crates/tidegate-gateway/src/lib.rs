@@ -7,7 +7,7 @@ pub mod cohort;
 pub mod context;
 pub mod dependency;
 pub mod forward;
-pub mod framing;
+mod framed;
 pub mod gate;
 pub mod health;
 pub mod metrics;

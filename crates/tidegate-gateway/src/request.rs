@@ -21,7 +21,6 @@ use crate::cohort;
 use crate::context::{Conn, Thread};
 use crate::dependency::tags::{self, Busy};
 use crate::forward;
-use crate::framing::FramingLog;
 use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
 use crate::plan::{AppPlan, Mode};
@@ -30,6 +29,7 @@ use crate::session::{self, Claim, Dropped, Guest, Need, Settled};
 use crate::slot::Slot;
 use crate::upstream::UpstreamFailure;
 use crate::upstream::exchange::{Answer, NoAnswer, exchange};
+use tidegate_http::framing::FramingLog;
 
 /// Answers one request.
 ///

@@ -28,11 +28,11 @@ use crate::body::{Body, BodyError};
 use crate::connections::{Kind, Permit};
 use crate::context::{Conn, Thread};
 use crate::farewell;
-use crate::framing::{Framing, FramingLog, Phase};
 use crate::io::Socket;
 use crate::link::{Exchange, Link};
 use crate::plan::ListenerPlan;
 use crate::request;
+use tidegate_http::framing::{Framing, FramingLog, Phase};
 
 /// Header fields that the engine takes without being told, and cheaper than when told.
 const ENGINE_HEADERS_MAX: usize = 100;

@@ -3,6 +3,14 @@
 //! Nothing of the kind is ever forwarded: what the application makes of it is not what we made of
 //! it, and the difference is how requests are smuggled.
 
+mod line;
+mod scan;
+mod target;
+
+pub use scan::{Framing, FramingLog, Phase, Scan};
+
+use crate::refusal::Refusal;
+
 /// What is wrong with a request's framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FramingFault {
@@ -118,6 +126,25 @@ impl FramingFault {
             Self::Unreadable => "unreadable",
             Self::OutOfStep => "out_of_step",
         }
+    }
+
+    /// A whole answer for whoever sent it, after which the connection ends. No HTTP engine has seen the request, so none writes it.
+    pub fn answer(self) -> Vec<u8> {
+        let refusal = match self {
+            Self::HeadTooLarge => Refusal::HeadTooLarge,
+            _ => Refusal::BadFraming,
+        };
+        let body = refusal.body();
+        let mut answer = format!("HTTP/1.1 {}\r\n", refusal.status()).into_bytes();
+        for (name, value) in &refusal.headers(None) {
+            answer.extend_from_slice(name.as_ref());
+            answer.extend_from_slice(b": ");
+            answer.extend_from_slice(value.as_bytes());
+            answer.extend_from_slice(b"\r\n");
+        }
+        answer.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+        answer.extend_from_slice(&body);
+        answer
     }
 }
 

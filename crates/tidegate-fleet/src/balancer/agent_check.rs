@@ -337,7 +337,12 @@ mod tests {
 
     #[tokio::test]
     async fn it_leaves_with_a_good_word() {
-        leaves_from(verdict(State::Stressed, 10), "up ready 10%\n", "up ready 100%\n").await;
+        leaves_from(
+            verdict(State::Stressed, 10),
+            "up ready 10%\n",
+            "up ready 100%\n",
+        )
+        .await;
     }
 
     #[tokio::test]

@@ -265,6 +265,29 @@ fn a_client_that_takes_no_bytes_is_let_go() {
 }
 
 #[test]
+fn a_request_that_two_readers_could_see_differently_is_refused() {
+    let site = Site::new();
+    for fields in [
+        "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n",
+        "Host: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        "Host: localhost\r\nContent-Length: +2\r\n",
+        "Host: localhost\nContent-Length: 2\r\n",
+        "Host: localhost\r\nHost: localhost\r\nContent-Length: 2\r\n",
+        "Content-Length: 2\r\n",
+    ] {
+        let head = "POST /v1/users/ada/sign-out HTTP/1.1\r\nContent-Type: application/json\r\n";
+
+        let answer = site.send(format!("{head}{fields}\r\n{{}}").as_bytes());
+
+        assert_eq!(
+            (answer.status, answer.header("connection")),
+            (400, Some("close")),
+            "{fields:?}"
+        );
+    }
+}
+
+#[test]
 fn bytes_that_are_no_http_do_no_harm() {
     let site = Site::new();
     for bytes in [

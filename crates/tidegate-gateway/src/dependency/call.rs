@@ -18,10 +18,10 @@ use crate::body::{Body, BodyError, Upload};
 use crate::classify::{self, Malformed};
 use crate::context::Thread;
 use crate::forward;
-use crate::framing::FramingLog;
 use crate::request::{answer, body_refusal, refusal_for};
 use crate::upstream::UpstreamFailure;
 use crate::upstream::exchange::{NoAnswer, exchange};
+use tidegate_http::framing::FramingLog;
 
 /// Makes the call `request` to the dependency at `at`, or answers why not.
 ///

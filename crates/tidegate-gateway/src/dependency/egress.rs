@@ -27,8 +27,9 @@ use super::callers::{Caller, Callers};
 use super::{Dependency, EgressPlan};
 use crate::context::Thread;
 use crate::farewell;
-use crate::framing::{Framed, Framing, FramingLog, Phase};
+use crate::framed::Framed;
 use crate::serve::{Due, Timeouts, Tracked};
+use tidegate_http::framing::{Framing, FramingLog, Phase};
 
 /// Bytes of a call's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;

@@ -4,7 +4,7 @@ use std::time::Duration;
 use http::Request;
 
 use super::*;
-use crate::framing::FramingLog;
+use tidegate_http::framing::FramingLog;
 
 fn upstream() -> UpstreamPlan {
     UpstreamPlan {

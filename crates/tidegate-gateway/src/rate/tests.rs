@@ -4,7 +4,7 @@ use http::HeaderValue;
 use tidegate_core::rate::Algorithm;
 
 use super::*;
-use crate::framing::FramingLog;
+use tidegate_http::framing::FramingLog;
 
 pub(super) fn limit(key: Vec<KeyPart>, absent: Absent) -> LimitPlan {
     let rate = "10/min".parse().unwrap();

@@ -1,9 +1,8 @@
 //! The request line and the authority that it may name.
 
+use super::FramingFault;
+use super::line::is_token;
 use http::Uri;
-use tidegate_http::framing::FramingFault;
-
-use crate::framing::line::is_token;
 
 /// The longest target that the engine takes.
 const TARGET_BYTES_MAX: usize = 65_534;

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{Framing, Phase, Scan};
 use crate::context::Clock;
 use crate::link::Link;
+use tidegate_http::framing::{Framing, Phase, Scan};
 
 /// One. What is written passes as it is.
 #[derive(Debug)]

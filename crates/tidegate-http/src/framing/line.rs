@@ -1,6 +1,6 @@
 //! Single lines of a request: fields, lengths, codings, chunk sizes.
 
-use tidegate_http::framing::FramingFault;
+use super::FramingFault;
 
 /// The largest length that the engine takes; the two above it stand for something else there.
 const LENGTH_MAX: u64 = u64::MAX - 2;

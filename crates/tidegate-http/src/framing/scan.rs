@@ -12,15 +12,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use tidegate_http::framing::FramingFault;
-
-mod line;
-mod stream;
-mod target;
-
-use crate::framing::line::{Chunk, Field, content_length, field, framing_of, strip_crlf};
-pub(crate) use crate::framing::stream::Framed;
-use crate::framing::target::{Authority, RequestLine};
+use super::FramingFault;
+use super::line::{Chunk, Field, content_length, field, framing_of, strip_crlf};
+use super::target::{self, Authority, RequestLine};
 
 /// Longest line that announces a chunk, its extensions included.
 const CHUNK_LINE_BYTES_MAX: usize = 1024;
