@@ -146,8 +146,8 @@ impl Gate {
     /// Why a request like `facts` would be turned away now, whatever else becomes known of it.
     pub fn peek(&self, now: Mono, facts: Facts) -> Option<Turned> {
         let mut state = self.lock();
-        let slowed = state.slowdown.as_ref();
-        if slowed.is_some_and(|slowed| !slowed.would_admit(&facts)) {
+        let slowed = state.slowdown.as_mut();
+        if slowed.is_some_and(|slowed| !slowed.peek(now, &facts)) {
             return Some(state.turned(Reason::Fleet));
         }
         let reason = state.admission.peek(now, &facts);

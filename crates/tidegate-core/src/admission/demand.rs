@@ -43,12 +43,19 @@ impl Demand {
 
     /// The first cohort, from the top, that no longer fits into `work`; `None` when all do.
     pub(super) fn filled(&self, work: u64) -> Option<usize> {
+        Some(self.filled_in_part(work)?.0)
+    }
+
+    /// The same, with the part of that cohort that does fit, 0 to 1.
+    pub(super) fn filled_in_part(&self, work: u64) -> Option<(usize, f64)> {
         let mut left = work;
-        self.0.iter().position(|&asked| {
-            let rest = left.checked_sub(asked);
-            left = rest.unwrap_or(left);
-            rest.is_none()
-        })
+        for (step, &asked) in self.0.iter().enumerate() {
+            match left.checked_sub(asked) {
+                Some(rest) => left = rest,
+                None => return Some((step, left as f64 / asked as f64)),
+            }
+        }
+        None
     }
 }
 

@@ -4,13 +4,14 @@
 //! Who decides for the fleet says which part of the usual is to be let in. The usual is what was let in
 //! before that began, and follows what is asked for within minutes: nobody stays cut to what a night was like. What fits
 //! is filled with the classes from above, and within one by cohorts, so that a user is served as a whole or not at
-//! all; the critical class is never cut. A word that nobody repeats is over with its lease, and then more is let in by and by.
+//! all. Of the one cohort at the edge a part is let in, evenly spread: where all clients seem to be one, as behind a proxy that does
+//! not say who they are, it is that part or nobody. The critical class is never cut. A word that nobody repeats is over with its lease, and then more is let in by and by.
 //!
 //! It stands before [`Admission`](super::Admission), which never sees what it turns away.
 
 use std::time::Duration;
 
-use super::demand::{Demand, FADED_STEPS, faded};
+use super::demand::{Demand, FADED_STEPS, faded, step};
 use super::level::Level;
 use crate::facts::Facts;
 use crate::time::Mono;
@@ -38,8 +39,19 @@ pub struct Slowdown {
     /// What is usual, while less is let in.
     usual: Option<Usual>,
     level: Level,
+    edge: Option<Edge>,
     steps: u64,
     next: Mono,
+}
+
+/// The first cohort that is not let in as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    step: usize,
+    /// The part of its requests that is let in, 0 to 1.
+    part: f64,
+    /// What has been saved up for the next one.
+    credit: f64,
 }
 
 /// What the share is of.
@@ -61,6 +73,7 @@ impl Slowdown {
             entered: 0,
             usual: None,
             level: Level::EVERYBODY,
+            edge: None,
             steps: 0,
             next: now + STEP,
         }
@@ -84,12 +97,33 @@ impl Slowdown {
         if !facts.retry {
             self.demand.add(facts.class, facts.cohort, ONE);
         }
-        self.level.admits(facts.class, facts.cohort)
+        self.level.admits(facts.class, facts.cohort) || self.has_turn(facts)
     }
 
-    /// Whether it would be, without its having asked.
-    pub const fn would_admit(&self, facts: &Facts) -> bool {
-        self.level.admits(facts.class, facts.cohort)
+    /// Whether a request would be let in at `now` that is no worse than `facts`, before everything is known of it. If not, it has asked;
+    /// if so, it has yet to.
+    pub fn peek(&mut self, now: Mono, facts: &Facts) -> bool {
+        self.review(now);
+        let is_next = |edge: &Edge| {
+            edge.step == step(facts.class, facts.cohort) && edge.credit + edge.part >= 1.0
+        };
+        let passes = self.level.admits(facts.class, facts.cohort)
+            || self.edge.as_ref().is_some_and(is_next);
+        passes || self.admits(now, facts)
+    }
+
+    /// Whether it is the turn of a request at the edge.
+    fn has_turn(&mut self, facts: &Facts) -> bool {
+        let at = step(facts.class, facts.cohort);
+        let Some(edge) = self.edge.as_mut().filter(|edge| edge.step == at) else {
+            return false;
+        };
+        edge.credit += edge.part;
+        let has_turn = edge.credit >= 1.0;
+        if has_turn {
+            edge.credit -= 1.0;
+        }
+        has_turn
     }
 
     /// A request went on, and nothing else turned it away at once.
@@ -133,6 +167,7 @@ impl Slowdown {
         if self.share >= 1.0 {
             self.usual = None;
             self.level = Level::EVERYBODY;
+            self.edge = None;
             return;
         }
         // As it is when this begins: later less is let in, and a share of that would be a share of a share.
@@ -144,8 +179,11 @@ impl Slowdown {
             Usual::Counted(usual) => usual,
             Usual::Asked => self.demand.total() as f64,
         };
-        let filled = self.demand.filled((usual * self.share) as u64);
-        self.level = filled.map_or(Level::EVERYBODY, Level::below);
+        let filled = self.demand.filled_in_part((usual * self.share) as u64);
+        self.level = filled.map_or(Level::EVERYBODY, |(step, _)| Level::below(step));
+        // Who moves to another cohort or part does not begin to save anew.
+        let credit = self.edge.map_or(0.0, |edge| edge.credit);
+        self.edge = filled.map(|(step, part)| Edge { step, part, credit });
     }
 }
 
@@ -250,9 +288,32 @@ mod tests {
 
         let (class, cohorts) = level.cut().unwrap();
         assert_eq!(class, Class::Anonymous);
-        let admits = |cohort| gateway.slowdown.would_admit(&facts(class, cohort));
-        assert!((0..cohorts).all(admits));
-        assert!(!(cohorts..128).any(admits));
+        let now = Mono::from_millis(gateway.ms);
+        let mut admits = |cohort| gateway.slowdown.peek(now, &facts(class, cohort));
+        assert!((0..cohorts).all(&mut admits));
+        assert!(!(cohorts + 1..128).any(admits));
+    }
+
+    #[test]
+    fn clients_that_cannot_be_told_apart_get_their_part() {
+        for peeks in [false, true] {
+            let mut slowdown = Slowdown::new(Mono::default());
+            let it = facts(Class::Anonymous, 7);
+            let mut let_in = 0;
+            for ms in (0..60_000).step_by(10) {
+                let now = Mono::from_millis(ms);
+                if ms >= 20_000 {
+                    slowdown.told(now, 0.6, Duration::from_secs(3));
+                }
+                if (!peeks || slowdown.peek(now, &it)) && slowdown.admits(now, &it) {
+                    slowdown.entered();
+                    let_in += u32::from(ms >= 20_000);
+                }
+            }
+
+            let share = f64::from(let_in) / 4_000.0;
+            assert!((0.57..0.63).contains(&share), "{share}, peeking: {peeks}");
+        }
     }
 
     #[test]
