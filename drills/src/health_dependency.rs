@@ -8,8 +8,8 @@ use tidegate_lab::load::{Kind, Report};
 use tidegate_lab::peers::{Haproxy, RedisServer, free_port};
 
 use crate::harness::{
-    Args, DRIVER, Drill, Figure, Metrics, Outlook, Postgres, Tomcat, TomcatSetup, Verdict, Viewer,
-    Watched, ask, loopback, send, wait_for,
+    Args, DRIVER, Drill, Figure, Keys, Metrics, Outlook, Postgres, Tomcat, TomcatSetup, Verdict,
+    Viewer, Watched, ask, loopback, send, wait_for,
 };
 
 /// The drill.
@@ -126,7 +126,13 @@ impl Site {
             let tomcat = Tomcat::start(&setup)?;
             ask(tomcat.address(), "/item.jsp")?;
             let store = Some(redis.address());
-            nodes.push(Watched::start(name, &tomcat, Viewer::Probe, store, "")?);
+            nodes.push(Watched::start(
+                name,
+                &tomcat,
+                Viewer::Probe,
+                store,
+                Keys::default(),
+            )?);
             tomcats.push(tomcat);
         }
         postgres.pace(PACE, Duration::ZERO)?;

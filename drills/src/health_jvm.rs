@@ -11,7 +11,7 @@ use tidegate_core::time::Mono;
 use tidegate_lab::load::Kind;
 
 use crate::harness::{
-    Args, Drill, Figure, Tomcat, TomcatSetup, Verdict, Viewer, Watched, ask, probe, send,
+    Args, Drill, Figure, Keys, Tomcat, TomcatSetup, Verdict, Viewer, Watched, ask, probe, send,
 };
 
 /// The drill.
@@ -145,7 +145,7 @@ fn observe(verdict: &Verdict, length: Duration, plan: &Plan) -> anyhow::Result<S
     for _ in 0..plan.keeps_mib / MIB_AT_ONCE {
         ask(tomcat.address(), &format!("/keep.jsp?mb={MIB_AT_ONCE}"))?;
     }
-    let node = Watched::start(plan.name, &tomcat, Viewer::Probe, None, "")?;
+    let node = Watched::start(plan.name, &tomcat, Viewer::Probe, None, Keys::default())?;
     let load = send(
         node.address(),
         vec![Kind::get("visitor", "/work.jsp")],

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tidegate_lab::load::{Arrivals, Kind, LoadPlan, Phase, Report, Run};
 
 use crate::harness::{
-    Args, DRIVER, Drill, Figure, Postgres, Seen, Tomcat, TomcatSetup, Verdict, Viewer, Watched,
-    ask, finish,
+    Args, DRIVER, Drill, Figure, Keys, Postgres, Seen, Tomcat, TomcatSetup, Verdict, Viewer,
+    Watched, ask, finish,
 };
 
 /// The drill.
@@ -61,9 +61,13 @@ fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new(args);
     let postgres = Postgres::start()?;
     let tomcat = shop(&postgres)?;
-    let budget = "latency_budget = \"1s\"\n";
-    let ours = Watched::start("ours", &tomcat, Viewer::Probe, None, budget)?;
-    let plain = Watched::start("plain", &tomcat, Viewer::Plain, None, budget)?;
+    // What is shown is when it is noticed. Who acts on it turns visitors away, and then there is no wait.
+    let keys = Keys {
+        app: "mode = \"shadow\"\n",
+        agent: "latency_budget = \"1s\"\n",
+    };
+    let ours = Watched::start("ours", &tomcat, Viewer::Probe, None, keys)?;
+    let plain = Watched::start("plain", &tomcat, Viewer::Plain, None, keys)?;
     plain.healthy_after(&[])?;
     ours.healthy_after(&[])?;
     let logged = tomcat.logged()?;

@@ -57,7 +57,7 @@ pub(crate) use tomcat::{HEALTH_PAGE, SLOW_PAGE, Tomcat, TomcatSetup, Viewer};
 pub(crate) use verdict::{Figure, Verdict, say};
 pub(crate) use visitor::{Loss, Step, Visitor};
 pub(crate) use wait::{runtime, wait_for};
-pub(crate) use watched::{Outlook, Seen, Watched};
+pub(crate) use watched::{Keys, Outlook, Seen, Watched};
 
 use std::time::Duration;
 

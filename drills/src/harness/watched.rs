@@ -20,6 +20,15 @@ pub(crate) struct Watched {
     _state: TempDir,
 }
 
+/// What is said of a node beyond the usual, as TOML.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keys {
+    /// Keys of `[[app]]`.
+    pub(crate) app: &'static str,
+    /// Keys of `[agent]`.
+    pub(crate) agent: &'static str,
+}
+
 /// The fleet, as `/v1/nodes` has it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Outlook {
@@ -68,13 +77,13 @@ pub(crate) struct Seen {
 
 impl Watched {
     /// Starts one called `name` before `tomcat`, which is seen with the eyes of `viewer`. `store` is that of its fleet; without
-    /// one it is a fleet of its own. `more` are further keys of `[agent]`.
+    /// one it is a fleet of its own.
     pub(crate) fn start(
         name: &str,
         tomcat: &Tomcat,
         viewer: Viewer,
         store: Option<SocketAddr>,
-        more: &str,
+        more: Keys,
     ) -> anyhow::Result<Self> {
         let state = TempDir::new()?;
         let (sidecar, agent) = (loopback(free_port()?), loopback(free_port()?));
@@ -83,10 +92,12 @@ impl Watched {
             None => format!("path = \"{}\"", state.path().display()),
         };
         let sections = format!(
-            "workers = {}\n[store]\n{store}\n[sidecar]\nlisten = \"{sidecar}\"\n[fleet]\nnode = \"{name}\"\n\
-             [balancer]\nagent_listen = \"{agent}\"\nagent_interval = \"1s\"\n[agent]\n{}{more}",
+            "workers = {}\n{}[store]\n{store}\n[sidecar]\nlisten = \"{sidecar}\"\n[fleet]\nnode = \"{name}\"\n\
+             [balancer]\nagent_listen = \"{agent}\"\nagent_interval = \"1s\"\n[agent]\n{}{}",
             tomcat.threads(),
+            more.app,
             tomcat.keys(viewer),
+            more.agent,
         );
         Ok(Self {
             name: name.to_owned(),

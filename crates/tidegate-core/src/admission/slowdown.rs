@@ -107,8 +107,8 @@ impl Slowdown {
         let is_next = |edge: &Edge| {
             edge.step == step(facts.class, facts.cohort) && edge.credit + edge.part >= 1.0
         };
-        let passes = self.level.admits(facts.class, facts.cohort)
-            || self.edge.as_ref().is_some_and(is_next);
+        let passes =
+            self.level.admits(facts.class, facts.cohort) || self.edge.as_ref().is_some_and(is_next);
         passes || self.admits(now, facts)
     }
 
