@@ -164,6 +164,22 @@ fn what_many_suffer_from_together_takes_nobody_out_and_slows_admission() {
 }
 
 #[test]
+fn who_recovers_last_from_what_all_suffered_from_is_not_taken_out_for_it() {
+    let mut world = World::new();
+    world.ticks(10, Dimension::Pool, &[CALM; 3]);
+    let pulse = world.ticks(20, Dimension::Pool, &[FULL; 3]);
+    assert!(pulse.shared.is_some());
+
+    for _ in 0..9 {
+        let pulse = world.tick(Dimension::Pool, &[CALM, CALM, FULL]);
+        assert_eq!((pulse.shared, pulse.out), (None, 0));
+    }
+    let pulse = world.ticks(3, Dimension::Pool, &[CALM, CALM, FULL]);
+
+    assert_eq!(pulse.out, 1, "by now it is its own fault");
+}
+
+#[test]
 fn silence_is_healthy_at_full_weight_and_says_that_nothing_is_known() {
     let mut world = World::new();
     world.ticks(10, Dimension::Gc, &[CALM; 3]);

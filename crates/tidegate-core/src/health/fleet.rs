@@ -20,6 +20,9 @@ use crate::time::Mono;
 pub const NODES_MAX: usize = 4096;
 /// A node that has not been heard of for so long is no longer one of the fleet.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// For so long after nodes have suffered from something together none is taken out: what is known of one that recovers a
+/// little later than the others is still of that time.
+const AFTERMATH: Duration = Duration::from_secs(10);
 /// Admission is never told to let in less than this part.
 const ADMISSION_MIN: f64 = 0.1;
 
@@ -114,6 +117,8 @@ pub struct Fleet {
     /// In the order of their ids.
     entries: Vec<Entry>,
     shared: Option<Shared>,
+    /// When the last thing of that kind was over.
+    shared_ended: Option<Mono>,
     median: Option<f64>,
     // Room to work in, so that a tick allocates nothing.
     numbers: Vec<f64>,
@@ -129,6 +134,7 @@ impl Fleet {
             settings,
             entries: Vec::new(),
             shared: None,
+            shared_ended: None,
             median: None,
             numbers: Vec::new(),
             cases: Vec::new(),
@@ -273,7 +279,11 @@ impl Fleet {
                 self.numbers.extend(estimate.map(|it| it.rps));
             }
         }
-        self.shared = Shared::next(self.shared, now, &tally);
+        let before = self.shared;
+        self.shared = Shared::next(before, now, &tally);
+        if before.is_some() && self.shared.is_none() {
+            self.shared_ended = Some(now);
+        }
         self.median = median(&mut self.numbers);
     }
 
@@ -292,10 +302,16 @@ impl Fleet {
             self.settings.out_percent_max,
             &self.cases,
             offered,
-            self.shared.is_some(),
+            self.is_shared(now),
             &mut self.order,
             &mut self.rulings,
         );
+    }
+
+    /// Whether it may be what nodes share, or shared a moment ago, that makes one bad.
+    fn is_shared(&self, now: Mono) -> bool {
+        let ended = self.shared_ended;
+        self.shared.is_some() || ended.is_some_and(|ended| now.since(ended) < AFTERMATH)
     }
 
     /// What comes to all of them, in requests per second.
