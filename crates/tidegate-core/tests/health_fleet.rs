@@ -180,6 +180,18 @@ fn who_recovers_last_from_what_all_suffered_from_is_not_taken_out_for_it() {
 }
 
 #[test]
+fn of_two_that_are_left_the_stressed_one_still_has_less() {
+    let mut world = World::new();
+    world.ticks(10, Dimension::Threads, &[CALM; 3]);
+    world.ticks(10, Dimension::Threads, &[Some(0.58), CALM, CALM]);
+
+    let pulse = world.ticks(10, Dimension::Threads, &[Some(0.58), FULL, CALM]);
+
+    assert_eq!((pulse.out, pulse.freeze), (1, None));
+    assert_eq!(world.weights(), [70, 0, 100]);
+}
+
+#[test]
 fn silence_is_healthy_at_full_weight_and_says_that_nothing_is_known() {
     let mut world = World::new();
     world.ticks(10, Dimension::Gc, &[CALM; 3]);

@@ -349,8 +349,10 @@ impl Fleet {
         if let Some(hold) = held.into_iter().find(|hold| hold.is_guard()) {
             return Some(Freeze::Guard(hold));
         }
+        // Weights move load between nodes that are in: who is out is no part of it.
         let (mut stressed, mut all) = (0.0, 0.0);
-        for case in &self.cases {
+        let ruled = self.cases.iter().zip(&self.rulings);
+        for (case, _) in ruled.filter(|(_, ruling)| **ruling != Ruling::Out) {
             all += case.capacity;
             if matches!(case.state, State::Stressed | State::Saturated) {
                 stressed += case.capacity;
