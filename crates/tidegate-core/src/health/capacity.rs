@@ -10,6 +10,9 @@ use crate::time::Mono;
 pub const CAPACITY_AGE_MAX: Duration = Duration::from_secs(3);
 /// Below this utilisation nothing can be told from what a node does: the reading is mostly grain.
 const UTILISATION_MIN: f64 = 0.02;
+/// Below this a reading is the less worth the less there is to do: one request more or less inside is a large part of it then.
+/// With few to share out it also matters least who gets them.
+const EFFORT_FULL: f64 = 0.2;
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,12 +53,21 @@ impl Load {
     ///
     /// Errors count like utilisation: a node that fails fast has little to do, and would otherwise draw the traffic of all.
     pub fn capacity_rps(&self) -> Option<f64> {
-        let effort = self.utilisation.min(1.0) + self.error_ratio.clamp(0.0, 1.0);
+        let effort = self.effort();
         let tells = self.completed_rps.is_finite()
             && self.completed_rps > 0.0
             && self.utilisation >= UTILISATION_MIN
             && effort.is_finite();
         tells.then(|| self.completed_rps / effort)
+    }
+
+    fn effort(&self) -> f64 {
+        self.utilisation.min(1.0) + self.error_ratio.clamp(0.0, 1.0)
+    }
+
+    /// How much is to be made of it, 0 to 1.
+    fn worth(&self) -> f64 {
+        (self.effort() / EFFORT_FULL).min(1.0)
     }
 }
 
@@ -80,11 +92,15 @@ impl Estimate {
         let fresh = load
             .filter(|load| now.since(load.at) <= CAPACITY_AGE_MAX)
             .filter(|load| before.is_none_or(|it| it.at < load.at));
-        match fresh.and_then(|load| Some((load.capacity_rps()?, load.at))) {
-            Some((rps, at)) => Some(Self {
-                rps: smoothing.step(before.map(|it| it.rps), rps),
-                at,
-            }),
+        match fresh.and_then(|load| Some((load.capacity_rps()?, load))) {
+            Some((rps, load)) => {
+                let known = before.map(|it| it.rps);
+                let read = known.map_or(rps, |known| known + load.worth() * (rps - known));
+                Some(Self {
+                    rps: smoothing.step(known, read),
+                    at: load.at,
+                })
+            }
             None => before,
         }
     }
@@ -161,6 +177,32 @@ mod tests {
 
         assert!((once.unwrap().rps - 64.0).abs() < 1e-9);
         assert_eq!(Estimate::learn(once, &smoothing, now, Some(&worse)), once);
+    }
+
+    #[test]
+    fn the_less_a_node_does_the_less_is_made_of_it() {
+        let smoothing = Smoothing::default();
+        let now = Mono::from_millis(2_000);
+        let after = |utilisation, error_ratio| {
+            let before = Estimate {
+                rps: 100.0,
+                at: Mono::from_millis(1_000),
+            };
+            let rps = 50.0 * (utilisation + error_ratio);
+            let load = load(rps, utilisation, error_ratio, 2_000);
+            let learnt = Estimate::learn(Some(before), &smoothing, now, Some(&load));
+            learnt.unwrap().rps.round()
+        };
+
+        assert_eq!(after(0.8, 0.0), 70.0);
+        assert_eq!(after(0.2, 0.0), 70.0);
+        assert_eq!(after(0.1, 0.0), 85.0);
+        assert_eq!(after(0.02, 0.0), 97.0);
+        assert_eq!(
+            after(0.02, 0.5),
+            70.0,
+            "who fails everything is known at once"
+        );
     }
 
     #[test]
