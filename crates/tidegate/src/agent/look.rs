@@ -49,6 +49,13 @@ impl Look {
                 idle.push((key, why));
             }
         }
+        if self.terms.workers.is_some() && !runtime.accepts_when_idle() {
+            let why = format!(
+                "says nothing about {}: it is for php-fpm, gunicorn, puma and apache-prefork",
+                runtime.name()
+            );
+            idle.push(("workers", why));
+        }
         let is_asked_otherwise = matches!(
             runtime,
             Runtime::PhpFpm | Runtime::Gunicorn | Runtime::GenericListener

@@ -164,6 +164,10 @@ mod tests {
                 "says nothing about generic-listener",
             ),
             (
+                "[fleet]\n[agent]\nruntime = \"tomcat\"\nworkers = 8\n",
+                "it is for php-fpm, gunicorn, puma and apache-prefork",
+            ),
+            (
                 "[fleet]\n[agent]\nruntime = \"tomcat\"\nuser = \"a\"\n",
                 "without `password_file`",
             ),
