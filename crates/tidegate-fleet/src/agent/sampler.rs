@@ -80,7 +80,7 @@ impl Sampler {
         let asked = plan.asking.into_iter().take(ASKING_MAX).map(|asking| {
             let probe = Probe::new(asking, plan.terms)?;
             Ok(Asked {
-                probe,
+                probe: probe.of_one_that_listens(&plan.listen),
                 sights: Vec::new(),
             })
         });
@@ -181,6 +181,8 @@ fn look(watch: &Watch, diag: &mut Result<Diag, Blank>) -> Result<Depth, Blank> {
 mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
+    use tidegate_lab::patience::until_so;
+
     use super::*;
 
     fn at(ms: u64) -> Mono {
@@ -224,6 +226,32 @@ mod tests {
             Validity::Unsupported
         );
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn whose_workers_answer_is_not_asked_while_others_wait() {
+        let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = busy.local_addr().unwrap();
+        let plan = AgentPlan {
+            runtime: Runtime::ApachePrefork,
+            listen: vec![At::Tcp(address)],
+            asking: vec![Asking::Apache(
+                format!("http://{address}/server-status").parse().unwrap(),
+            )],
+            ..AgentPlan::default()
+        };
+        let _waiting = std::net::TcpStream::connect(address).unwrap();
+        let (watch, mut diag) = (Watch::new(plan.listen.clone()), Diag::open());
+        until_so("it waits", || {
+            look(&watch, &mut diag).is_ok_and(|depth| depth.pending_all == 1)
+        })
+        .await;
+
+        let seen = Sampler::new(plan, None).unwrap().tick(at(0)).await.clone();
+
+        assert_eq!(seen.depth.unwrap().pending_all, 1, "and nobody beside it");
+        let threads = of(&seen, Dimension::Threads);
+        assert_eq!(threads[0].signal.ratio(at(0)), Some(1.0));
     }
 
     #[tokio::test]
