@@ -124,18 +124,24 @@ impl Sampler {
             board.put_on(&mut seen.sights);
         }
         seen.depth = second.as_ref().ok().copied();
-        self.add_queues(now, first, second);
+        self.add_queues(now, &first, second);
         self.add_what_is_missing(now);
         &self.seen
     }
 
-    fn add_queues(&mut self, now: Mono, first: Result<Depth, Blank>, second: Result<Depth, Blank>) {
+    fn add_queues(
+        &mut self,
+        now: Mono,
+        first: &Result<Depth, Blank>,
+        second: Result<Depth, Blank>,
+    ) {
         let sights = &mut self.seen.sights;
-        let lasting = first.ok().zip(second.as_ref().ok()).map(|(first, second)| {
-            // Others may have come for those that left, but then workers took those only now.
-            first.pending_all.min(second.pending_all)
-        });
-        if self.runtime.accepts_when_idle() && lasting.is_some_and(|waiting| waiting > 0) {
+        // Others may have come for those that left, but then workers took those only now.
+        let lasts = matches!(
+            (first, &second),
+            (Ok(first), Ok(second)) if first.waits_everywhere && second.waits_everywhere
+        );
+        if self.runtime.accepts_when_idle() && lasts {
             let workers = f64::from(self.workers.unwrap_or(1));
             let full = Sight::of(Dimension::Threads, (workers, workers), WAITING_SOURCE, now);
             // What the application could not say for that very reason is said.
