@@ -14,6 +14,10 @@ struct World {
     keep_sessions: bool,
     /// Whether somebody counts requests: an agent alone does not.
     is_measured: bool,
+    /// What each node does, in requests per second.
+    rps: f64,
+    /// Whether a node that is full completes nothing, so that nobody can tell what comes to it.
+    is_stuck_when_full: bool,
 }
 
 impl World {
@@ -24,6 +28,8 @@ impl World {
             decisions: Vec::new(),
             keep_sessions: false,
             is_measured: true,
+            rps: 20.0,
+            is_stuck_when_full: false,
         }
     }
 
@@ -36,13 +42,14 @@ impl World {
                 continue;
             };
             let signals = [Signal::read(dimension, used, 1.0, now)];
+            let is_stuck = self.is_stuck_when_full && used >= 1.0;
             let report = Report {
                 readings: Readings::of(&Scales::default(), &signals, now),
-                load: self.is_measured.then_some(Load {
-                    offered_rps: 20.0,
-                    completed_rps: 20.0,
+                load: (self.is_measured && !is_stuck).then_some(Load {
+                    offered_rps: self.rps,
+                    completed_rps: self.rps,
                     error_ratio: 0.0,
-                    utilisation: 0.2,
+                    utilisation: self.rps / 100.0,
                     at: now,
                 }),
                 keeps_sessions: self.keep_sessions,
@@ -123,6 +130,25 @@ fn where_nobody_counts_requests_a_full_node_goes_if_the_others_have_room() {
     // It stays out while it is full, also when the others carry what came to it.
     world.ticks(20, Dimension::Threads, &[FULL, Some(0.75), Some(0.75)]);
     assert_eq!(world.weights()[0], 0);
+}
+
+#[test]
+fn what_comes_to_a_node_that_cannot_tell_is_not_nothing() {
+    // Two of three can carry what comes to all of them at 60 a second each, and cannot at 80.
+    for (rps, state, guard) in [
+        (60.0, State::Saturated, None),
+        (80.0, State::Stressed, Some(Hold::Capacity)),
+    ] {
+        let mut world = World::new();
+        world.rps = rps;
+        world.is_stuck_when_full = true;
+        world.ticks(10, Dimension::Threads, &[CALM; 3]);
+
+        world.ticks(20, Dimension::Threads, &[FULL, CALM, CALM]);
+
+        assert_eq!(world.outcome(0).to, state, "at {rps}");
+        assert_eq!(world.outcome(0).guard, guard, "at {rps}");
+    }
 }
 
 #[test]

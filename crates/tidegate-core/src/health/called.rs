@@ -27,7 +27,6 @@ pub struct Called {
 pub fn left_of(called: &[Called]) -> Option<f64> {
     let usual = |value: f64| value.is_finite() && value > 0.0;
     let known = || called.iter().filter(|it| usual(it.per_second));
-    let calls: f64 = known().map(|it| it.per_second).sum();
     let tripped = called.iter().filter(|it| it.is_tripped).count();
     let nodes = called
         .iter()
@@ -36,17 +35,21 @@ pub fn left_of(called: &[Called]) -> Option<f64> {
     if nodes == 0 {
         return None;
     }
-    let mean = |of: &dyn Fn(&Called) -> f64| match calls {
-        0.0 => 0.0,
-        calls => known().map(|it| it.per_second * of(it)).sum::<f64>() / calls,
+    // What a node does not know is no part of the mean: taken for nothing it would make what the others know half as bad.
+    let mean = |of: &dyn Fn(&Called) -> Option<f64>| {
+        let (mut sum, mut calls) = (0.0, 0.0);
+        for it in known() {
+            if let Some(share) = of(it).filter(|share| share.is_finite()) {
+                sum += it.per_second * share;
+                calls += it.per_second;
+            }
+        }
+        if calls > 0.0 { sum / calls } else { 0.0 }
     };
     let used =
         |(soft, hard): (f64, f64), value: f64| ((value - soft) / (hard - soft)).clamp(0.0, 1.0);
-    let failed = used(FAILED, mean(&|it| it.failed.clamp(0.0, 1.0)));
-    let slow = used(
-        SLOW,
-        mean(&|it| it.slow.filter(|it| it.is_finite()).unwrap_or(0.0)),
-    );
+    let failed = used(FAILED, mean(&|it| Some(it.failed.clamp(0.0, 1.0))));
+    let slow = used(SLOW, mean(&|it| it.slow));
     let given_up = tripped as f64 / nodes as f64;
     Some(1.0 - failed.max(slow).max(given_up))
 }
@@ -92,6 +95,17 @@ mod tests {
             node(1.0, 0.0, 0.0),
         ];
         assert_eq!(left_of(&of_four), Some(0.75));
+    }
+
+    #[test]
+    fn a_node_that_does_not_know_how_long_calls_take_says_nothing_of_it() {
+        let unknown = Called {
+            slow: None,
+            ..node(10.0, 0.0, 0.0)
+        };
+
+        assert_eq!(left_of(&[node(10.0, 0.0, 0.9), unknown]), Some(0.0));
+        assert_eq!(left_of(&[unknown]), Some(1.0));
     }
 
     #[test]

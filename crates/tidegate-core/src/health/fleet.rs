@@ -295,7 +295,7 @@ impl Fleet {
             self.cases.push(case);
         }
         let offered = match self.median {
-            Some(_) => self.offered(now),
+            Some(median) => self.offered(now, median),
             None => self.offered_unmeasured(),
         };
         guard::rule(
@@ -314,12 +314,30 @@ impl Fleet {
         self.shared.is_some() || ended.is_some_and(|ended| now.since(ended) < AFTERMATH)
     }
 
-    /// What comes to all of them, in requests per second.
-    fn offered(&self, now: Mono) -> f64 {
-        let entries = self.entries.iter();
-        entries
-            .map(|entry| entry.memory.offered(now, &entry.input()))
-            .sum()
+    /// What comes to all of them, in requests per second, where nodes can do `median`.
+    ///
+    /// Not every node counts: an agent alone sees no requests, and a node that is stuck completes none of which anything could
+    /// be told. Something comes to them all the same, and whoever is asked to do without them has to carry it: what comes to
+    /// the others in the mean.
+    fn offered(&self, now: Mono, median: f64) -> f64 {
+        let (mut told, mut leaving, mut tell, mut silent) = (0.0, 0.0, 0.0, 0.0);
+        for entry in &self.entries {
+            let is_in = !entry.memory.is_out();
+            match entry.memory.offered(now, &entry.input()) {
+                Some(rps) if is_in => {
+                    told += rps;
+                    tell += 1.0;
+                }
+                Some(rps) => leaving += rps,
+                None if is_in && entry.memory.is_heard() => silent += 1.0,
+                None => {}
+            }
+        }
+        if tell > 0.0 {
+            told + leaving + silent * told / tell
+        } else {
+            leaving + self.offered_unmeasured() * median
+        }
     }
 
     /// What comes to all of them in nodes' worth, where nobody measures requests: how much of them is used. A full node says

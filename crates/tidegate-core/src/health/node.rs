@@ -141,14 +141,11 @@ impl Memory {
         }
     }
 
-    /// What comes to it, in requests per second.
-    pub(super) fn offered(&self, now: Mono, input: &Input) -> f64 {
-        match input.load {
-            Some(load) if now.since(load.at) <= CAPACITY_AGE_MAX => {
-                load.offered_rps.max(load.completed_rps).max(0.0)
-            }
-            _ => 0.0,
-        }
+    /// What comes to it, in requests per second; `None` when nobody counts.
+    pub(super) fn offered(&self, now: Mono, input: &Input) -> Option<f64> {
+        let load = input.load?;
+        let is_fresh = now.since(load.at) <= CAPACITY_AGE_MAX;
+        is_fresh.then(|| load.offered_rps.max(load.completed_rps).max(0.0))
     }
 
     /// What it can do, or is taken to, in requests per second.

@@ -39,6 +39,12 @@ struct Post {
     posted: Vec<Posted>,
 }
 
+impl Post {
+    fn is_kept(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < KEPT
+    }
+}
+
 /// There is no room for another source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{SOURCES_MAX} sources have posted within a minute: post under fewer names")]
@@ -66,8 +72,7 @@ impl Board {
     pub fn post(&self, source: &str, posted: Vec<Posted>) -> Result<(), BoardFull> {
         let now = Instant::now();
         let mut posts = self.lock();
-        posts.retain(|post| now.saturating_duration_since(post.at) < KEPT);
-        posts.retain(|post| post.source != source);
+        posts.retain(|post| post.is_kept(now) && post.source != source);
         if posts.len() == SOURCES_MAX {
             return Err(BoardFull);
         }
@@ -81,7 +86,9 @@ impl Board {
 
     /// Everything that is there, behind what is in `sights`. Its age is for whoever reads it to judge.
     pub fn put_on(&self, sights: &mut Vec<Sight>) {
-        for post in self.lock().iter() {
+        let now = Instant::now();
+        // Of a source that has gone for good nothing is missing: it would be looked for in vain for ever.
+        for post in self.lock().iter().filter(|post| post.is_kept(now)) {
             let at = self.mono(post.at);
             for &Posted { dimension, figures } in &post.posted {
                 let sight = match figures {
@@ -135,6 +142,24 @@ mod tests {
             .collect();
         assert_eq!(seen, [("b", 2.0), ("a", 3.0)]);
         assert_eq!(sights[0].signal.ratio(board.now()), Some(0.2));
+    }
+
+    #[test]
+    fn what_was_posted_long_ago_is_not_looked_for_any_more() {
+        let begun = Instant::now();
+        let board = Board::new(begun);
+        board.post("a", pool(1.0)).unwrap();
+        let seen = || {
+            let mut sights = Vec::new();
+            board.put_on(&mut sights);
+            sights.len()
+        };
+        assert_eq!(seen(), 1);
+
+        let long_ago = begun.checked_sub(KEPT);
+        board.lock()[0].at = long_ago.expect("the machine has run for longer than a minute");
+
+        assert_eq!(seen(), 0);
     }
 
     #[test]

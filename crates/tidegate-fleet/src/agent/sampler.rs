@@ -80,7 +80,7 @@ impl Sampler {
         let asked = plan.asking.into_iter().take(ASKING_MAX).map(|asking| {
             let probe = Probe::new(asking, plan.terms)?;
             Ok(Asked {
-                probe,
+                probe: probe.of_one_that_listens(&plan.listen),
                 sights: Vec::new(),
             })
         });
@@ -124,18 +124,24 @@ impl Sampler {
             board.put_on(&mut seen.sights);
         }
         seen.depth = second.as_ref().ok().copied();
-        self.add_queues(now, first, second);
+        self.add_queues(now, &first, second);
         self.add_what_is_missing(now);
         &self.seen
     }
 
-    fn add_queues(&mut self, now: Mono, first: Result<Depth, Blank>, second: Result<Depth, Blank>) {
+    fn add_queues(
+        &mut self,
+        now: Mono,
+        first: &Result<Depth, Blank>,
+        second: Result<Depth, Blank>,
+    ) {
         let sights = &mut self.seen.sights;
-        let lasting = first.ok().zip(second.as_ref().ok()).map(|(first, second)| {
-            // Others may have come for those that left, but then workers took those only now.
-            first.pending_all.min(second.pending_all)
-        });
-        if self.runtime.accepts_when_idle() && lasting.is_some_and(|waiting| waiting > 0) {
+        // Others may have come for those that left, but then workers took those only now.
+        let lasts = matches!(
+            (first, &second),
+            (Ok(first), Ok(second)) if first.waits_everywhere && second.waits_everywhere
+        );
+        if self.runtime.accepts_when_idle() && lasts {
             let workers = f64::from(self.workers.unwrap_or(1));
             let full = Sight::of(Dimension::Threads, (workers, workers), WAITING_SOURCE, now);
             // What the application could not say for that very reason is said.
@@ -181,6 +187,8 @@ fn look(watch: &Watch, diag: &mut Result<Diag, Blank>) -> Result<Depth, Blank> {
 mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
+    use tidegate_lab::patience::until_so;
+
     use super::*;
 
     fn at(ms: u64) -> Mono {
@@ -224,6 +232,32 @@ mod tests {
             Validity::Unsupported
         );
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn whose_workers_answer_is_not_asked_while_others_wait() {
+        let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = busy.local_addr().unwrap();
+        let plan = AgentPlan {
+            runtime: Runtime::ApachePrefork,
+            listen: vec![At::Tcp(address)],
+            asking: vec![Asking::Apache(
+                format!("http://{address}/server-status").parse().unwrap(),
+            )],
+            ..AgentPlan::default()
+        };
+        let _waiting = std::net::TcpStream::connect(address).unwrap();
+        let (watch, mut diag) = (Watch::new(plan.listen.clone()), Diag::open());
+        until_so("it waits", || {
+            look(&watch, &mut diag).is_ok_and(|depth| depth.pending_all == 1)
+        })
+        .await;
+
+        let seen = Sampler::new(plan, None).unwrap().tick(at(0)).await.clone();
+
+        assert_eq!(seen.depth.unwrap().pending_all, 1, "and nobody beside it");
+        let threads = of(&seen, Dimension::Threads);
+        assert_eq!(threads[0].signal.ratio(at(0)), Some(1.0));
     }
 
     #[tokio::test]

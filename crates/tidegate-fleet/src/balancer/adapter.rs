@@ -12,7 +12,8 @@ pub struct Desired {
     pub node: String,
     /// What was decided about it.
     pub verdict: Verdict,
-    /// Afterwards nothing is known of it, and that counts as healthy. By the monotonic clock of this machine.
+    /// Afterwards nothing is known of it, and that counts as healthy; only an operator's order to drain it goes on. By the
+    /// monotonic clock of this machine.
     pub valid_until: Instant,
 }
 
@@ -59,12 +60,13 @@ pub trait Adapter {
 }
 
 impl Desired {
-    /// What is wanted at `now`: when the time is over, a node that serves with all its weight.
+    /// What is wanted at `now`: when the time is over, a node that serves with all its weight, unless an operator has taken
+    /// it out. That is no finding, and does not end with those who find.
     pub fn at(&self, now: Instant) -> Wanted {
         let told = if now < self.valid_until {
             self.verdict.told()
         } else {
-            Verdict::UNKNOWN.told()
+            self.verdict.last_word().told()
         };
         Wanted {
             node: self.node.clone(),
@@ -96,5 +98,20 @@ mod tests {
 
         assert_eq!(desired.at(now).told, Told::Out);
         assert_eq!(desired.at(desired.valid_until).told, Told::Serve(100));
+    }
+
+    #[test]
+    fn an_order_is_not_over_with_what_was_found() {
+        let now = Instant::now();
+        let drained = Desired {
+            node: "a".to_owned(),
+            verdict: Verdict {
+                drain: true,
+                ..Verdict::UNKNOWN
+            },
+            valid_until: now,
+        };
+
+        assert_eq!(drained.at(now).told, Told::Leave);
     }
 }

@@ -12,8 +12,11 @@ use crate::counts::Count;
 
 /// Changes in one round; what is left over comes in the next one.
 const OPS_MAX: usize = 1_000;
+/// Longest time in which a round begins changes: as long as a verdict counts. To a balancer that hangs, each change
+/// takes seconds, and what was wanted when the round began is no longer what is wanted.
+const ROUND_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A running reconciliation of one balancer, in a thread of its own. Dropping it ends it after the command under way.
+/// A running reconciliation of one balancer, in a thread of its own. Dropping it ends it after the round under way.
 #[derive(Debug)]
 pub struct Reconciler {
     counts: Arc<Counts>,
@@ -55,7 +58,7 @@ impl Reconciler {
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
                     let now = Instant::now();
                     let wanted: Vec<Wanted> = desired().iter().map(|it| it.at(now)).collect();
-                    let looked = round(&mut adapter, now, &wanted, &counted);
+                    let looked = round(&mut adapter, now, &wanted, ROUND_TIME_MAX, &counted);
                     // Told once when it begins and once when it is over, and not every second.
                     match &looked {
                         Err(error) if is_well => {
@@ -95,12 +98,13 @@ impl Counts {
     }
 }
 
-/// One look, the changes that follow from it, and a second look whether they did. The error is that of a look, or the first of a
-/// change.
+/// One look, the changes that follow from it and begin `within` so long, and a second look whether they did. The error is that
+/// of a look, or the first of a change.
 fn round<A: Adapter>(
     adapter: &mut A,
     now: Instant,
     wanted: &[Wanted],
+    within: Duration,
     counts: &Counts,
 ) -> Result<(), A::Error> {
     let ops = look(adapter, now, wanted, counts)?;
@@ -108,8 +112,13 @@ fn round<A: Adapter>(
         return Ok(());
     }
     counts.mismatches.add(ops.len() as u64);
-    let mut refused = None;
+    let begun = Instant::now();
+    let (mut refused, mut tried) = (None, HashSet::new());
     for op in ops.iter().take(OPS_MAX) {
+        if begun.elapsed() >= within {
+            break;
+        }
+        tried.insert(op.to_string());
         match adapter.apply(op) {
             Ok(()) => {
                 counts.applied.count();
@@ -121,10 +130,9 @@ fn round<A: Adapter>(
             }
         }
     }
-    let before: HashSet<String> = ops.iter().map(ToString::to_string).collect();
     let left = look(adapter, now, wanted, counts)?;
-    // What has newly come about since is no failure of what was set.
-    let left = left.iter().filter(|op| before.contains(&op.to_string()));
+    // What has newly come about since is no failure of what was set, and neither is what waits for the next round.
+    let left = left.iter().filter(|op| tried.contains(&op.to_string()));
     counts.unsettled.add(left.count() as u64);
     refused.map_or(Ok(()), Err)
 }
@@ -196,8 +204,16 @@ mod tests {
     }
 
     fn after(small: &mut Small, weight: u8) -> (Result<(), &'static str>, ReconcileTally) {
+        within(ROUND_TIME_MAX, small, weight)
+    }
+
+    fn within(
+        time: Duration,
+        small: &mut Small,
+        weight: u8,
+    ) -> (Result<(), &'static str>, ReconcileTally) {
         let counts = Counts::default();
-        let looked = round(small, Instant::now(), &wanted(weight), &counts);
+        let looked = round(small, Instant::now(), &wanted(weight), time, &counts);
         (looked, counts.tally())
     }
 
@@ -232,6 +248,20 @@ mod tests {
         let (_, tally) = after(&mut small, 40);
 
         assert_eq!((tally.applied, tally.unsettled), (1, 1));
+    }
+
+    #[test]
+    fn what_does_not_fit_into_a_round_waits_and_is_no_failure() {
+        let mut small = Small::default();
+
+        let (looked, tally) = within(Duration::ZERO, &mut small, 40);
+
+        assert_eq!(looked, Ok(()));
+        assert_eq!(
+            (tally.mismatches, tally.applied, tally.unsettled),
+            (1, 0, 0)
+        );
+        assert_eq!(small.weight, 0);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use tidegate_core::time::Mono;
 
 /// Most dependencies that are kept apart; of more the first by name.
 const BUDGETS_MAX: usize = 32;
+/// Bytes of a name. Configurations have no longer ones, and so many of these fit into the word about the fleet: one that
+/// did not would keep it and all verdicts from being published.
+const NAME_BYTES_MAX: usize = 64;
 
 /// The share that holds of each; of those that are not there everything does.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +40,7 @@ impl Budgets {
         calls: impl Iterator<Item = &'c (String, Called)>,
     ) {
         let mut by_name: BTreeMap<&str, Vec<Called>> = BTreeMap::new();
-        for (name, called) in calls {
+        for (name, called) in calls.filter(|(name, _)| is_name(name)) {
             by_name.entry(name).or_default().push(*called);
         }
         for name in by_name.keys() {
@@ -61,8 +64,18 @@ impl Budgets {
     }
 }
 
+/// Whether a dependency can be called so.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}
+
 #[cfg(test)]
 mod tests {
+    use tidegate_core::health::Pulse;
+    use tidegate_store::FLEET_BYTES_MAX;
+
+    use super::super::verdict::{Counts, Word};
     use super::*;
 
     fn at(second: u64) -> Mono {
@@ -106,5 +119,26 @@ mod tests {
         budgets.step(at(1), &Bands::default(), calls.iter());
 
         assert_eq!(budgets.shares().len(), BUDGETS_MAX);
+    }
+
+    #[test]
+    fn whatever_nodes_call_their_dependencies_the_word_can_be_published() {
+        let mut budgets = Budgets::default();
+        let long = (0..99).map(|n| called(&format!("{n:0>64}"), 1.0));
+        let odd = ["x".repeat(1_900), "\u{1}".repeat(64), String::new()];
+        let odd = odd.iter().map(|name| called(name, 1.0));
+        let calls: Vec<_> = odd.chain(long).collect();
+        for second in 0..3 {
+            budgets.step(at(second), &Bands::default(), calls.iter());
+        }
+
+        let word = Word {
+            budgets: budgets.shares(),
+            ..Word::of(&"l".repeat(64), &Pulse::default(), 0, Counts::default())
+        };
+
+        assert_eq!(word.budgets.len(), BUDGETS_MAX);
+        let bytes = word.encode().len();
+        assert!(bytes <= FLEET_BYTES_MAX, "{bytes}");
     }
 }

@@ -117,10 +117,12 @@ fn fitting(text: &str, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::health::{Dimension, State};
+    use tidegate_core::health::{Dimension, Estimate, Hold, Memory, Pull, State};
     use tidegate_core::session::Name;
+    use tidegate_core::time::Mono;
     use tidegate_store::VERDICT_BYTES_MAX;
 
+    use super::super::kept::Kept;
     use super::super::verdict::{Bound, Drained, Told};
     use super::*;
 
@@ -146,7 +148,21 @@ mod tests {
                 said: Drain::encode(&text, Some(&text)),
             };
             let drain = Drain::of(&order, Wall::default()).unwrap();
-            let mut told = Told::of(State::Saturated, 100);
+            let mut told = Told::of(State::Saturated, 100).held(Some(Hold::Dependency));
+            let memory = Memory {
+                estimate: Some(Estimate {
+                    rps: f64::MIN_POSITIVE,
+                    at: Mono::default(),
+                }),
+                pull: Pull {
+                    rps: Some(1.0 / 3.0),
+                    ramp: Some(1.0 / 3.0),
+                },
+                put_back: Some(Mono::default()),
+                weight: Some(100),
+                ..Memory::default()
+            };
+            told.kept = Some(Kept::of(&memory, u64::MAX, Mono::MAX));
             told.left = Some(0.123);
             told.confidence = 0.456;
             (told.for_ms, told.age_ms) = (u64::MAX, Some(u64::MAX));

@@ -291,7 +291,9 @@ pub async fn run(
                 let said = read(now);
                 let holds = station.turn(now, said).await;
                 standing.send_replace(holds);
-                look(&station, now);
+                // The turn took its time, and what it has heard counts from its beginning: whoever tells others for how
+                // long goes by what is left.
+                look(&station, clock());
             }
             _ = &mut stop => break,
         }

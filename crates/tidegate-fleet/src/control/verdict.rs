@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_core::health::{Dimension, Freeze, Hold, Pulse, State, Verdict};
 use tidegate_core::time::Mono;
+use tidegate_store::VERDICT_BYTES_MAX;
 
 use super::kept::Kept;
 
@@ -196,9 +197,18 @@ impl Told {
         self.drain.as_ref().is_some_and(|drain| drain.is_done)
     }
 
-    /// As it is published.
+    /// As it is published: [`VERDICT_BYTES_MAX`] at most, or no verdict of any node could be. Beside an order with much to
+    /// escape in it there is no room for what the next leader would like to know.
     pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        let encode = |told: &Self| serde_json::to_vec(told).unwrap_or_default();
+        let bytes = encode(self);
+        if bytes.len() <= VERDICT_BYTES_MAX {
+            return bytes;
+        }
+        encode(&Self {
+            kept: None,
+            ..self.clone()
+        })
     }
 
     /// What was published; `None` for what makes no sense, which is as if nothing was.

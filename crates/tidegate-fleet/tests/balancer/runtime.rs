@@ -120,7 +120,22 @@ async fn what_haproxy_does_not_know_is_an_error() {
     let socket = Socket::Unix(site.haproxy.socket().to_owned());
     let mut other = Haproxy::new(socket, vec!["others".to_owned()], LEASE);
 
-    assert!(other.observe(Instant::now()).is_err());
+    let error = other.observe(Instant::now()).unwrap_err().to_string();
+
+    assert!(error.starts_with("of backend others "), "{error}");
+}
+
+#[tokio::test]
+async fn a_backend_that_is_not_there_keeps_nobody_from_setting_the_others() {
+    let site = Site::start("weight 100");
+    let socket = Socket::Unix(site.haproxy.socket().to_owned());
+    let backends = ["renamed", "nodes"].map(str::to_owned).to_vec();
+    let mut haproxy = Haproxy::new(socket, backends, LEASE);
+
+    let observed = haproxy.observe(Instant::now()).unwrap();
+
+    let names: Vec<&str> = observed.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
 }
 
 #[tokio::test]

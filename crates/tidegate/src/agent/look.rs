@@ -49,6 +49,28 @@ impl Look {
                 idle.push((key, why));
             }
         }
+        for (key, given) in [
+            ("user", self.user.is_some() && runtime == Runtime::Tomcat),
+            (
+                "token_file",
+                self.token_file.is_some() && runtime == Runtime::Puma,
+            ),
+        ] {
+            if given && self.url.is_none() {
+                let why = format!(
+                    "has no effect without `url`: {} is not asked",
+                    runtime.name()
+                );
+                idle.push((key, why));
+            }
+        }
+        if self.terms.workers.is_some() && !runtime.accepts_when_idle() {
+            let why = format!(
+                "says nothing about {}: it is for php-fpm, gunicorn, puma and apache-prefork",
+                runtime.name()
+            );
+            idle.push(("workers", why));
+        }
         let is_asked_otherwise = matches!(
             runtime,
             Runtime::PhpFpm | Runtime::Gunicorn | Runtime::GenericListener

@@ -65,7 +65,17 @@ pub(crate) fn agent(root: &Section<'_>, problems: &Problems) -> Option<AgentSetu
         section.refuse(
             key,
             format!("`{key}` {why}"),
-            "remove it, or set another runtime",
+            "remove it, or set what it is for",
+        );
+    }
+    if section.has("status_path") && look.runtime != Runtime::PhpFpm {
+        section.refuse(
+            "status_path",
+            format!(
+                "`status_path` says nothing about {}: it is for php-fpm",
+                look.runtime.name()
+            ),
+            "remove it, or set what it is for",
         );
     }
     for (key, other) in [("user", "password_file"), ("password_file", "user")] {
@@ -164,7 +174,19 @@ mod tests {
                 "says nothing about generic-listener",
             ),
             (
-                "[fleet]\n[agent]\nruntime = \"tomcat\"\nuser = \"a\"\n",
+                "[fleet]\n[agent]\nruntime = \"tomcat\"\nworkers = 8\n",
+                "it is for php-fpm, gunicorn, puma and apache-prefork",
+            ),
+            (
+                "[fleet]\n[agent]\nruntime = \"puma\"\nstatus_path = \"/s\"\n",
+                "it is for php-fpm",
+            ),
+            (
+                "[fleet]\n[agent]\nruntime = \"puma\"\ntoken_file = \"/t\"\n",
+                "without `url`",
+            ),
+            (
+                "[fleet]\n[agent]\nruntime = \"tomcat\"\nurl = \"http://127.0.0.1/manager\"\nuser = \"a\"\n",
                 "without `password_file`",
             ),
         ] {

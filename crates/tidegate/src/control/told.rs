@@ -1,6 +1,6 @@
 //! What holds for this node and for the others, as balancers are told.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_core::health::{self, VERDICT_LEASE};
@@ -9,20 +9,61 @@ use tidegate_fleet::balancer::Desired;
 use tidegate_fleet::control::{Standing, TICK, Told};
 use tidegate_gateway::FleetWord;
 use tidegate_http::verdict::{Binding, Board, Load, State, Verdict};
-use tidegate_store::{Call, Fleet, Issue};
+use tidegate_store::{Call, Fence, Fleet, Issue};
 use tokio::time::MissedTickBehavior;
 
 /// What was decided about every node, for balancers that are told of all of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Everybody(Arc<Mutex<Vec<Desired>>>);
+pub(crate) struct Everybody(Arc<Mutex<Decided>>);
+
+/// What was decided last.
+#[derive(Debug, Default)]
+struct Decided {
+    /// Which decision it was, and until when it holds; `None` before the first.
+    last: Option<((Fence, u64), Instant)>,
+    nodes: Vec<Node>,
+}
+
+/// What is wanted of a node.
+#[derive(Debug)]
+struct Node {
+    desired: Desired,
+    /// When an order to drain it is over by itself; `None` until it is taken back, or without any.
+    drained_until: Option<Instant>,
+}
 
 impl Everybody {
     /// What was decided last. It says itself until when it holds.
     pub(crate) fn desired(&self) -> Vec<Desired> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.at(Instant::now())
+    }
+
+    fn at(&self, now: Instant) -> Vec<Desired> {
+        let decided = self.lock();
+        decided.nodes.iter().map(|node| node.at(now)).collect()
+    }
+
+    /// Takes in what `issue` says, for which was asked at `asked`.
+    ///
+    /// What was heard before is no news and lasts no longer for being repeated: the store's clock may have gone back since a leader
+    /// that is dead has said it. A lower fence is a former leader's, and counts only when the later one has fallen silent.
+    fn hear(&self, issue: &Issue, asked: Instant) {
+        let stamp = &issue.stamp;
+        let which = (stamp.fence, stamp.generation);
+        let mut decided = self.lock();
+        if let Some((heard, until)) = decided.last {
+            let (is_news, is_former, is_over) = (which > heard, which < heard, until <= asked);
+            if !(is_news || is_former && is_over) {
+                return;
+            }
+        }
+        let left = stamp.until.since(issue.now).min(VERDICT_LEASE);
+        decided.last = Some((which, asked + left));
+        decided.nodes = nodes(issue, asked, left);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Decided> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads once a second what `fleet` decides, for ever. What cannot be read is over when its time is.
@@ -33,23 +74,36 @@ impl Everybody {
             ticks.tick().await;
             let asked = Instant::now();
             if let Ok(Some(issue)) = fleet.published(Call::within(timeout)).await {
-                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = desired(&issue, asked);
+                self.hear(&issue, asked);
             }
         }
     }
 }
 
-/// What `issue`, for which was asked at `asked`, says of each node.
-fn desired(issue: &Issue, asked: Instant) -> Vec<Desired> {
-    let left = issue.stamp.until.since(issue.now).min(VERDICT_LEASE);
+impl Node {
+    fn at(&self, now: Instant) -> Desired {
+        let mut desired = self.desired.clone();
+        if self.drained_until.is_some_and(|until| until <= now) {
+            desired.verdict.drain = false;
+        }
+        desired
+    }
+}
+
+/// What `issue`, for which was asked at `asked`, says of each node, for as long as is `left` of it.
+fn nodes(issue: &Issue, asked: Instant, left: Duration) -> Vec<Node> {
     let verdicts = issue.verdicts.iter();
     verdicts
         .filter_map(|(node, said)| {
             let told = Told::decode(said)?;
-            Some(Desired {
-                node: node.to_string(),
-                verdict: verdict(&told.verdict(Mono::default()), told.is_drained()),
-                valid_until: asked + left,
+            let order = told.drain.as_ref().and_then(|drain| drain.left_ms);
+            Some(Node {
+                desired: Desired {
+                    node: node.to_string(),
+                    verdict: verdict(&told.verdict(Mono::default()), told.is_drained()),
+                    valid_until: asked + left,
+                },
+                drained_until: order.and_then(|ms| asked.checked_add(Duration::from_millis(ms))),
             })
         })
         .collect()
@@ -133,7 +187,7 @@ mod tests {
     use tidegate_core::time::Wall;
     use tidegate_fleet::control::{Drained, Word};
     use tidegate_http::verdict;
-    use tidegate_store::{Fence, Stamp};
+    use tidegate_store::Stamp;
 
     use super::*;
 
@@ -238,31 +292,86 @@ mod tests {
         assert_eq!(board.current().told(), verdict::Told::Leave);
     }
 
-    #[test]
-    fn what_was_published_counts_for_what_is_left_of_its_time_and_no_longer() {
-        let wall = |ms: u64| Wall::from_micros(1_790_000_000_000_000 + ms * 1_000);
-        let full = Told::of(health::State::Saturated, 0);
-        let verdicts = [(Name::new("shop-1").unwrap(), full.encode())];
-        let asked = Instant::now();
-        let issue = |now: u64| Issue {
-            now: wall(now),
+    const SAID: u64 = 1_790_000_000_000_000;
+
+    /// What was published about shop-1 at 0 s of the store's clock, as it is read when that says `now_ms`.
+    fn issue(generation: u64, told: &Told, now_ms: i64) -> Issue {
+        let wall = |ms: i64| Wall::from_micros(SAID.saturating_add_signed(ms * 1_000));
+        Issue {
+            now: wall(now_ms),
             stamp: Stamp {
                 fence: Fence(1),
-                generation: 1,
+                generation,
                 at: wall(0),
                 until: wall(3_000),
             },
             fleet: Vec::new(),
-            verdicts: BTreeMap::from(verdicts.clone()),
+            verdicts: BTreeMap::from([(Name::new("shop-1").unwrap(), told.encode())]),
+        }
+    }
+
+    /// What a balancer is told of shop-1 so many milliseconds after `begun`.
+    fn told_at(everybody: &Everybody, begun: Instant, ms: u64) -> verdict::Told {
+        let now = begun + Duration::from_millis(ms);
+        let [desired] = &everybody.at(now)[..] else {
+            panic!("one node");
         };
+        assert_eq!(desired.node, "shop-1");
+        desired.at(now).told
+    }
 
-        let fresh = desired(&issue(1_000), asked);
+    #[test]
+    fn what_was_published_counts_for_what_is_left_of_its_time_and_no_longer() {
+        let full = Told::of(health::State::Saturated, 0);
+        let (everybody, begun) = (Everybody::default(), Instant::now());
 
-        assert_eq!(fresh.len(), 1);
-        assert_eq!(fresh[0].node, "shop-1");
-        assert_eq!(fresh[0].valid_until, asked + Duration::from_secs(2));
-        assert_eq!(fresh[0].at(asked).told, verdict::Told::Out);
-        let over = desired(&issue(9_000), asked);
-        assert_eq!(over[0].at(asked).told, verdict::Told::Serve(100));
+        everybody.hear(&issue(1, &full, 1_000), begun);
+
+        assert_eq!(told_at(&everybody, begun, 1_999), verdict::Told::Out);
+        assert_eq!(told_at(&everybody, begun, 2_000), verdict::Told::Serve(100));
+        let (late, full) = (Everybody::default(), issue(1, &full, 9_000));
+        late.hear(&full, begun);
+        assert_eq!(told_at(&late, begun, 0), verdict::Told::Serve(100));
+    }
+
+    #[test]
+    fn a_dead_leaders_word_is_over_in_time_though_the_stores_clock_goes_back() {
+        let full = Told::of(health::State::Saturated, 0);
+        let (everybody, begun) = (Everybody::default(), Instant::now());
+        for second in 0..10 {
+            let asked = begun + Duration::from_secs(second);
+            everybody.hear(&issue(1, &full, -3_600_000), asked);
+        }
+
+        assert_eq!(told_at(&everybody, begun, 2_999), verdict::Told::Out);
+        assert_eq!(told_at(&everybody, begun, 3_000), verdict::Told::Serve(100));
+
+        let asked = begun + Duration::from_secs(10);
+        everybody.hear(&issue(2, &full, -3_600_000), asked);
+        assert_eq!(told_at(&everybody, asked, 0), verdict::Told::Out, "news");
+    }
+
+    #[test]
+    fn a_drained_node_stays_out_while_nobody_says_anything_until_its_time_is_over() {
+        let begun = Instant::now();
+        for (left_ms, later) in [
+            (None, verdict::Told::Leave),
+            (Some(60_000), verdict::Told::Serve(100)),
+        ] {
+            let mut told = Told::of(health::State::Unknown, 0);
+            told.drain = Some(Drained {
+                by: "ann".to_owned(),
+                why: None,
+                since_ms: None,
+                left_ms,
+                is_done: true,
+            });
+            let everybody = Everybody::default();
+
+            everybody.hear(&issue(1, &told, 0), begun);
+
+            assert_eq!(told_at(&everybody, begun, 59_999), verdict::Told::Leave);
+            assert_eq!(told_at(&everybody, begun, 60_000), later, "{left_ms:?}");
+        }
     }
 }

@@ -152,9 +152,9 @@ impl Host {
         }
     }
 
-    /// The group's processor time where it may use fewer cores than there are, else the machine's; and where there is
-    /// a quota, the share of its periods in which it was used up. The time that tasks stood still is no share of
-    /// anything: it adds up over as many cores as had something to do.
+    /// The group's processor time in a container, whose host has other tenants, and where it may use fewer cores than there
+    /// are, else the machine's; and where there is a quota, the share of its periods in which it was used up. The time that
+    /// tasks stood still is no share of anything: it adds up over as many cores as had something to do.
     fn look_at_processor(
         &self,
         now: Mono,
@@ -167,13 +167,17 @@ impl Host {
         let grown = cgroup.as_ref().ok().zip(last);
         let limited =
             matches!((online, cores), (Some(online), Some(cores)) if cores < f64::from(online));
-        let (used, source) = if limited {
+        let (used, source) = if limited || self.container.is_some() {
             let used = grown.and_then(|(late, (at, early))| {
                 let spent = late.used?.saturating_sub(early.used?).as_secs_f64();
                 let since = now.since(at).as_secs_f64();
                 (since > 0.0).then(|| spent / since)
             });
-            (used.ok_or_else(Blank::first_look), "cgroup cpu usage")
+            let used = used.ok_or_else(|| match cgroup {
+                Ok(_) => Blank::first_look(),
+                Err(blank) => blank.clone(),
+            });
+            (used, "cgroup cpu usage")
         } else {
             let used = shares
                 .clone()
@@ -438,6 +442,29 @@ pub(super) mod tests {
         );
         let load = of(&sights, Dimension::Load, "/proc/loadavg").signal;
         assert_eq!(load.validity, Validity::Unsupported);
+    }
+
+    #[test]
+    fn what_others_do_on_the_host_is_no_work_of_a_container_without_a_quota() {
+        let tree = machine();
+        tree.proc("self/cgroup", "0::/\n");
+        tree.proc("self/mountinfo", "7 6 0:5 / / rw - overlay overlay rw\n");
+        tree.sys("fs/cgroup/cgroup.controllers", "cpu\n");
+        tree.sys("fs/cgroup/cpu.max", "max 100000\n");
+        tree.sys("fs/cgroup/cpu.stat", "usage_usec 0\n");
+        let mut host = Host::new(&tree.roots(), None);
+        host.look(at(0), &mut Vec::new());
+
+        tree.proc("stat", "cpu  410 0 10 80 0 0 0 0 0 0\n");
+        tree.sys("fs/cgroup/cpu.stat", "usage_usec 400000\n");
+        let mut sights = Vec::new();
+        host.look(at(1_000), &mut sights);
+
+        let cpu = sights
+            .iter()
+            .filter(|it| it.signal.dimension == Dimension::Cpu);
+        let cpu: Vec<_> = cpu.map(|it| (it.signal.value, it.signal.limit)).collect();
+        assert_eq!(cpu, [(0.4, 4.0)]);
     }
 
     #[test]

@@ -34,6 +34,40 @@ pub struct Depth {
     pub pending_all: u32,
     /// Queues that are watched: several processes may each have one at the same address.
     pub sockets: u32,
+    /// Whether connections wait at an address, at all sockets that there are of it: then nobody who accepts there is idle.
+    /// At one of several (`SO_REUSEPORT`) they wait for the process that it belongs to, whoever else is idle.
+    pub waits_everywhere: bool,
+}
+
+/// Addresses that are told apart by whether connections wait at them.
+const ADDRESSES_MAX: usize = 64;
+
+/// At which addresses connections wait at all sockets.
+#[derive(Default)]
+struct Waiting {
+    tcp: Vec<(SocketAddr, bool)>,
+    unix: bool,
+}
+
+impl Waiting {
+    fn add(&mut self, listening: Listening<'_>) {
+        let waits = listening.pending > 0;
+        let Name::Tcp(address) = listening.name else {
+            // Of a path there is one.
+            self.unix |= waits;
+            return;
+        };
+        let place = self.tcp.iter().position(|(it, _)| *it == address);
+        match place {
+            Some(place) => self.tcp[place].1 &= waits,
+            None if self.tcp.len() < ADDRESSES_MAX => self.tcp.push((address, waits)),
+            None => {}
+        }
+    }
+
+    fn is_everywhere(&self) -> bool {
+        self.unix || self.tcp.iter().any(|(_, all)| *all)
+    }
 }
 
 /// The listeners of one application.
@@ -136,10 +170,11 @@ impl Watch {
     ///
     /// Where nothing listens there, or the kernel does not tell.
     pub fn look(&self, diag: &mut Diag) -> Result<Depth, Blank> {
-        let mut depth = Depth::default();
+        let (mut depth, mut waiting) = (Depth::default(), Waiting::default());
         let mut see = |listening: Listening<'_>| {
             if self.at.iter().any(|at| at.is(listening.name)) {
                 depth.add(listening);
+                waiting.add(listening);
             }
         };
         let tcp = self.at.iter().any(|at| matches!(at, At::Tcp(_)));
@@ -157,6 +192,7 @@ impl Watch {
                 at.join(" or ")
             )));
         }
+        depth.waits_everywhere = waiting.is_everywhere();
         Ok(depth)
     }
 }
@@ -234,6 +270,27 @@ mod tests {
         let mean = f64::from(depth.pending_all) / 3.0;
         assert!(f64::from(depth.pending) >= mean, "{depth:?}");
         drop((first, others, waiting));
+    }
+
+    #[tokio::test]
+    async fn who_waits_at_one_of_several_sockets_says_nothing_of_the_others() {
+        let first = deaf(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 64);
+        let address = first.local_addr().unwrap();
+        let second = deaf(address, 64);
+        let (watch, at) = (Watch::new(vec![At::Tcp(address)]), At::Tcp(address));
+        let mut waiting = clients(address, 1);
+
+        let one = seen(vec![at.clone()], |depth| depth.pending_all == 1).await;
+        assert!(!one.waits_everywhere, "{one:?}");
+
+        // Where connections go is drawn by the kernel; of so many some go to each.
+        waiting.extend(clients(address, 40));
+        let all = seen(vec![at], |depth| depth.pending_all == 41).await;
+        assert!(all.waits_everywhere, "{all:?}");
+        drop(second);
+        let left = watch.look(&mut Diag::open().unwrap()).unwrap();
+        assert_eq!((left.sockets, left.waits_everywhere), (1, true));
+        drop((first, waiting));
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Apache {
         }
     }
 
+    /// The port that is asked.
+    pub(super) const fn port(&self) -> u16 {
+        self.client.url().port()
+    }
+
     pub(super) async fn look(&self, now: Mono, sights: &mut Vec<Sight>) -> Result<(), ProbeError> {
         let answer = self.client.get(&self.client.url().with("auto")).await?;
         let figures = read(text(&answer)?, self.workers_max);

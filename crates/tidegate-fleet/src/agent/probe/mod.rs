@@ -32,6 +32,7 @@ use self::php_fpm::PhpFpm;
 use self::prometheus::Prometheus;
 use self::puma::Puma;
 use self::tomcat::Tomcat;
+use super::listeners::At;
 use super::sight::{Blank, Sight};
 
 /// Longest time for everything that is asked of an application in one look, unless told otherwise.
@@ -171,6 +172,18 @@ impl Probe {
         self.by_the_front_door
     }
 
+    /// The same, of an application that listens at `listen`. Apache answers by a worker: where that is one of those whose
+    /// queue is watched, each question that nobody answers would be one more in it.
+    #[must_use]
+    pub(crate) fn of_one_that_listens(mut self, listen: &[At]) -> Self {
+        if let Kind::Apache(apache) = &self.kind {
+            let port = apache.port();
+            let is_there = |at: &At| matches!(at, At::Tcp(address) if address.port() == port);
+            self.by_the_front_door |= listen.iter().any(is_there);
+        }
+        self
+    }
+
     /// Does not ask at `now`, since others wait at that door: a question would be one more in the queue, each second, and
     /// would still be there when the agent has gone away.
     pub(crate) fn leave_out(&self, now: Mono, sights: &mut Vec<Sight>) {
@@ -245,7 +258,113 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// Somebody who answers each target as `says` has it, or not at all.
+    async fn answering(mut says: impl FnMut(&str) -> Option<String> + Send + 'static) -> Url {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/manager", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut stream = BufReader::new(stream);
+                let mut line = String::new();
+                while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+                    let target = line.split(' ').nth(1).unwrap().to_owned();
+                    while !line.is_empty() && line != "\r\n" {
+                        line.clear();
+                        stream.read_line(&mut line).await.unwrap();
+                    }
+                    line.clear();
+                    let Some(body) = says(&target) else {
+                        continue;
+                    };
+                    let length = body.len();
+                    let answer =
+                        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        url.parse().unwrap()
+    }
+
+    /// What a Tomcat with two collectors answers: each says so many milliseconds, or that it does not know.
+    fn manager(target: &str, collected: [Option<u32>; 2]) -> String {
+        let of = |ms: Option<u32>| match ms {
+            Some(ms) => format!("OK - Attribute get 'x' - CollectionTime = {ms}\n"),
+            None => "Error - No attribute found\n".to_owned(),
+        };
+        match target {
+            it if it.contains("/status?") => {
+                let threads = r#"{"maxThreads":5,"currentThreadsBusy":3}"#;
+                format!(
+                    r#"{{"tomcat":{{"connector":[{{"name":"http-nio-1","threadInfo":{threads}}}]}}}}"#
+                )
+            }
+            it if it.contains("qry=") && it.contains("GarbageCollector") => {
+                "OK\n\nName: java.lang:name=A\n\nName: java.lang:name=B\n\n".to_owned()
+            }
+            it if it.contains("name%3DA") => of(collected[0]),
+            it if it.contains("name%3DB") => of(collected[1]),
+            it if it.contains("connectionpool") && it.contains("host") => {
+                "OK\n\nName: a:type=DataSource,name=\"x\"\nNumActive: 8\nMaxTotal: 8\n\n".to_owned()
+            }
+            _ => "OK\n\n".to_owned(),
+        }
+    }
+
+    fn tomcat(url: Url) -> Probe {
+        let terms = Terms {
+            timeout: Duration::from_secs(1),
+            ..Terms::default()
+        };
+        Probe::new(Asking::Tomcat(url, None), terms).unwrap()
+    }
+
+    async fn ratio_of(probe: &mut Probe, dimension: Dimension, second: u64) -> Option<f64> {
+        let (now, mut sights) = (Mono::from_millis(second * 1_000), Vec::new());
+        probe.look(now, &mut sights).await;
+        let signals = sights.iter().map(|sight| sight.signal);
+        let those = signals.filter(|signal| signal.dimension == dimension);
+        those.filter_map(|signal| signal.ratio(now)).next()
+    }
+
+    #[tokio::test]
+    async fn a_look_that_ended_before_all_was_found_out_is_gone_on_with() {
+        let mut is_slow = true;
+        let url = answering(move |target| {
+            let hangs = is_slow && target.contains("connectionpool");
+            is_slow &= !hangs;
+            (!hangs).then(|| manager(target, [Some(0), Some(0)]))
+        });
+        let mut probe = tomcat(url.await);
+
+        let first = ratio_of(&mut probe, Dimension::Pool, 0).await;
+        let second = ratio_of(&mut probe, Dimension::Pool, 1).await;
+
+        assert_eq!((first, second), (None, Some(1.0)));
+    }
+
+    #[tokio::test]
+    async fn a_collector_that_does_not_tell_for_once_has_collected_nothing_afterwards() {
+        let mut looks = 0;
+        let url = answering(move |target| {
+            looks += u32::from(target.contains("/status?"));
+            let second = (looks != 2).then_some(50_000);
+            Some(manager(target, [Some(1_000), second]))
+        });
+        let mut probe = tomcat(url.await);
+
+        let mut seen = Vec::new();
+        for second in 0..4 {
+            seen.push(ratio_of(&mut probe, Dimension::Gc, second).await);
+        }
+
+        assert_eq!(seen, [None, None, None, Some(0.0)]);
+    }
 
     #[test]
     fn whoever_answers_is_not_counted_and_what_is_no_count_is_left_alone() {

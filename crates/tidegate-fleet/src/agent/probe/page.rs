@@ -64,6 +64,11 @@ impl<'a> Sample<'a> {
         })
     }
 
+    /// Its labels as they stand on the page.
+    pub(super) const fn written_labels(&self) -> &'a str {
+        self.labels
+    }
+
     /// The value of the label `name`.
     pub(super) fn label(&self, name: &str) -> Option<&'a str> {
         self.labels()

@@ -20,12 +20,28 @@ pub(super) struct Prometheus {
 }
 
 /// What only grows.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Counters {
     at: Mono,
-    gc_seconds: Option<f64>,
-    wait_seconds: Option<f64>,
-    waits: Option<f64>,
+    gc: Option<Collected>,
+    waits: Vec<Waited>,
+}
+
+/// What collections took so far.
+#[derive(Clone, Debug, PartialEq)]
+struct Collected {
+    metric: String,
+    seconds: f64,
+}
+
+/// What was waited for connections of one pool so far.
+#[derive(Clone, Debug, PartialEq)]
+struct Waited {
+    metric: String,
+    /// As they stand on the page; they name the pool.
+    labels: String,
+    seconds: f64,
+    times: f64,
 }
 
 /// The numbers of a page that tell something.
@@ -83,51 +99,65 @@ impl Prometheus {
     fn differences(&mut self, told: &Told<'_>, now: Mono, sights: &mut Vec<Sight>) {
         let counters = Counters {
             at: now,
-            gc_seconds: told.sum(Quantity::GcSeconds),
-            wait_seconds: told.sum(Quantity::WaitSeconds),
-            waits: told.sum(Quantity::Waits),
+            gc: told.collected(),
+            waits: told.waited(),
         };
-        let last = self.last.replace(counters);
-        if let Some(seconds) = counters.gc_seconds.filter(|seconds| !is_count(*seconds)) {
-            let (figures, source) = (
-                (seconds, self.budgets.gc_share),
-                told.name(Quantity::GcSeconds),
-            );
-            sights.push(Sight::of(Dimension::Gc, figures, source, now));
-        } else if let Some(seconds) = counters.gc_seconds {
-            let share = last.and_then(|last| {
-                let since = now.since(last.at).as_secs_f64();
-                let grown = grown(last.gc_seconds?, seconds)?;
-                (since > 0.0).then(|| grown / since)
-            });
-            let figures = share.map(|share| (share, self.budgets.gc_share));
-            let source = told.name(Quantity::GcSeconds);
-            let read = figures.ok_or_else(Blank::first_look);
-            sights.push(Sight::read(Dimension::Gc, read, source, now));
-        } else if let Some(share) = told.all(Quantity::GcShare).next() {
-            let figures = (share.value, self.budgets.gc_share);
-            sights.push(sight(Dimension::Gc, figures, &share, now));
+        match &counters.gc {
+            Some(collected) => sights.push(self.collections(collected, now)),
+            None => {
+                if let Some(share) = told.all(Quantity::GcShare).next() {
+                    let figures = (share.value, self.budgets.gc_share);
+                    sights.push(sight(Dimension::Gc, figures, &share, now));
+                }
+            }
         }
-        let odd = [counters.wait_seconds, counters.waits];
-        if let Some(odd) = odd.into_iter().flatten().find(|figure| !is_count(*figure)) {
-            let (figures, source) = (
-                (odd, self.budgets.pool_wait_ms),
-                told.name(Quantity::WaitSeconds),
-            );
-            // As large as it is: in milliseconds it would not be what the page says.
-            sights.push(Sight::of(Dimension::Pool, figures, source, now));
+        // Each pool by itself: in the mean of all, one that is always full would hide behind one that is busy and never is.
+        for waited in &counters.waits {
+            sights.extend(self.wait(waited, now));
         }
-        let waited = last.and_then(|last| {
-            let seconds = grown(last.wait_seconds?, counters.wait_seconds?)?;
-            let times = grown(last.waits?, counters.waits?)?;
-            // When nobody got a connection, how long it takes is not known.
-            (times > 0.0).then(|| seconds / times * 1_000.0)
+        self.last = Some(counters);
+    }
+
+    fn collections(&self, collected: &Collected, now: Mono) -> Sight {
+        let (source, budget) = (collected.metric.clone(), self.budgets.gc_share);
+        if !is_count(collected.seconds) {
+            return Sight::of(Dimension::Gc, (collected.seconds, budget), source, now);
+        }
+        let share = self.last.as_ref().and_then(|last| {
+            let since = now.since(last.at).as_secs_f64();
+            let before = last.gc.as_ref();
+            let before = before.filter(|before| before.metric == collected.metric)?;
+            let grown = grown(before.seconds, collected.seconds)?;
+            (since > 0.0).then(|| grown / since)
         });
-        if let Some(ms) = waited {
-            let figures = (ms, self.budgets.pool_wait_ms);
-            let source = told.name(Quantity::WaitSeconds);
-            sights.push(Sight::of(Dimension::Pool, figures, source, now));
+        let figures = share.map(|share| (share, budget));
+        Sight::read(
+            Dimension::Gc,
+            figures.ok_or_else(Blank::first_look),
+            source,
+            now,
+        )
+    }
+
+    /// How long a connection was waited for since the last look; nothing when nobody got one.
+    fn wait(&self, waited: &Waited, now: Mono) -> Option<Sight> {
+        let budget = self.budgets.pool_wait_ms;
+        let of = |figure| {
+            let source = waited.metric.clone();
+            Sight::of(Dimension::Pool, (figure, budget), source, now)
+        };
+        let odd = [waited.seconds, waited.times];
+        if let Some(odd) = odd.into_iter().find(|figure| !is_count(*figure)) {
+            // As large as it is: in milliseconds it would not be what the page says.
+            return Some(of(odd));
         }
+        let before =
+            self.last.as_ref()?.waits.iter().find(|before| {
+                (&before.metric, &before.labels) == (&waited.metric, &waited.labels)
+            })?;
+        let seconds = grown(before.seconds, waited.seconds)?;
+        let times = grown(before.times, waited.times)?;
+        (times > 0.0).then(|| of(seconds / times * 1_000.0))
     }
 }
 
@@ -154,16 +184,34 @@ impl<'a> Told<'a> {
             .map(|(_, sample)| *sample)
     }
 
-    fn sum(&self, wanted: Quantity) -> Option<f64> {
-        self.all(wanted)
-            .map(|sample| sample.value)
-            .reduce(|sum, value| sum + value)
+    /// The seconds of all collectors under one name: two libraries on one page tell the same collections twice.
+    fn collected(&self) -> Option<Collected> {
+        let metric = self.all(Quantity::GcSeconds).next()?.name;
+        let those = self.all(Quantity::GcSeconds);
+        let those = those.filter(|sample| sample.name == metric);
+        Some(Collected {
+            metric: metric.to_owned(),
+            seconds: those.map(|sample| sample.value).sum(),
+        })
     }
 
-    fn name(&self, wanted: Quantity) -> String {
-        self.all(wanted)
-            .next()
-            .map_or_else(String::new, |sample| sample.name.to_owned())
+    /// Each pool that tells how long its connections were waited for, and how often.
+    fn waited(&self) -> Vec<Waited> {
+        let summed = self.all(Quantity::WaitSeconds);
+        let pools = summed.filter_map(|seconds| {
+            let family = seconds.name.strip_suffix("_sum")?;
+            let mut counts = self.all(Quantity::Waits);
+            let times = counts.find(|times| {
+                times.name.strip_suffix("_count") == Some(family) && seconds.is_limited_by(times)
+            })?;
+            Some(Waited {
+                metric: seconds.name.to_owned(),
+                labels: seconds.written_labels().to_owned(),
+                seconds: seconds.value,
+                times: times.value,
+            })
+        });
+        pools.collect()
     }
 
     /// Each `value` with the limit that is its own.
@@ -370,6 +418,46 @@ mod tests {
     fn collectors_that_work_beside_the_application_do_not_count() {
         let page = "jvm_gc_collection_seconds_sum{gc=\"ZGC Cycles\"} 50\njvm_gc_collection_seconds_sum{gc=\"ZGC Pauses\"} 1\n";
 
-        assert_eq!(Told::of(page).sum(Quantity::GcSeconds), Some(1.0));
+        assert_eq!(Told::of(page).collected().unwrap().seconds, 1.0);
+    }
+
+    #[test]
+    fn collections_that_two_libraries_tell_are_counted_once() {
+        let page = |seconds: f64| {
+            format!(
+                "jvm_gc_pause_seconds_sum{{action=\"a\"}} {seconds}\n\
+                 jvm_gc_collection_seconds_sum{{gc=\"G1 Young Generation\"}} {seconds}\n"
+            )
+        };
+        let mut probe = probe();
+        read(&mut probe, &page(2.0), at(0));
+
+        let sights = read(&mut probe, &page(2.05), at(1_000));
+
+        let gc = ratios(&sights, Dimension::Gc);
+        assert!((gc[0].unwrap() - 0.5).abs() < 1e-9, "{gc:?}");
+        assert_eq!(gc.len(), 1);
+    }
+
+    #[test]
+    fn a_pool_that_is_waited_for_does_not_hide_behind_a_busy_one() {
+        let page = |small: (f64, u32), large: (f64, u32)| {
+            let of = |pool: &str, (seconds, times): (f64, u32)| {
+                format!(
+                    "hikaricp_connections_acquire_seconds_count{{pool=\"{pool}\"}} {times}\n\
+                     hikaricp_connections_acquire_seconds_sum{{pool=\"{pool}\"}} {seconds}\n"
+                )
+            };
+            of("large", large) + &of("small", small)
+        };
+        let mut probe = probe();
+        read(&mut probe, &page((1.0, 10), (1.0, 1_000)), at(0));
+
+        // Ten waited 90 ms each for one of the small pool, and a thousand hardly at all.
+        let sights = read(&mut probe, &page((1.9, 20), (1.1, 2_000)), at(1_000));
+
+        let worst = ratios(&sights, Dimension::Pool).into_iter().flatten();
+        let worst = worst.reduce(f64::max).unwrap();
+        assert!((worst - 0.9).abs() < 1e-9, "{worst}");
     }
 }

@@ -50,6 +50,8 @@ struct Beans {
     old_pool: Option<String>,
     /// Which of [`POOLS`] had any.
     pools: Vec<&'static str>,
+    /// Which of them are still to be asked whether they have: a look may end before all were.
+    undiscovered: Vec<&'static str>,
     /// Connections that each pool had lent by the last look.
     lent: Lent,
     /// When, and the milliseconds that collections had taken by then.
@@ -82,6 +84,7 @@ impl Tomcat {
             collectors: Vec::new(),
             old_pool: None,
             pools: Vec::new(),
+            undiscovered: Vec::new(),
             lent: Vec::new(),
             last: None,
         };
@@ -151,6 +154,7 @@ impl Beans {
             self.old_pool = old_pool;
         }
         if discovers {
+            self.undiscovered = POOLS.to_vec();
             let answer = proxy.query(COLLECTORS).await?;
             let found = beans(text(&answer)?);
             let found = found
@@ -159,11 +163,13 @@ impl Beans {
                 .filter(|name| stops_the_world(name));
             self.collectors = found.take(COLLECTORS_MAX).map(str::to_owned).collect();
         }
-        let mut spent = None;
+        // All of them or none: with one that does not tell for once, the sum would fall, and then grow by all that this one
+        // has ever taken.
+        let mut spent = (!self.collectors.is_empty()).then_some(0.0);
         for collector in &self.collectors {
             let answer = proxy.attribute(collector, "CollectionTime").await?;
             let ms: Option<f64> = value(text(&answer)?).and_then(|ms| ms.parse().ok());
-            spent = ms.map(|ms| spent.unwrap_or(0.0) + ms).or(spent);
+            spent = spent.zip(ms).map(|(spent, ms)| spent + ms);
         }
         sights.push(collections(&mut self.last, spent, self.budgets, now));
         if let Some(pool) = &self.old_pool {
@@ -174,9 +180,10 @@ impl Beans {
         let begun = sights.len();
         let mut lent = Lent::new();
         for pattern in POOLS {
-            if discovers || self.pools.contains(&pattern) {
+            if self.undiscovered.contains(&pattern) || self.pools.contains(&pattern) {
                 let answer = proxy.query(pattern).await?;
                 let beans = beans(text(&answer)?);
+                self.undiscovered.retain(|it| *it != pattern);
                 let known = sights.len();
                 pools(&beans, self.budgets, now, (&self.lent, &mut lent), sights);
                 self.pools.retain(|it| *it != pattern);

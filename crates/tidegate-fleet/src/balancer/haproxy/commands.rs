@@ -48,6 +48,16 @@ pub enum CommandError {
     /// It answers with something else.
     #[error("HAProxy's answer makes no sense: {0}")]
     Senseless(&'static str),
+    /// Of one backend it tells nothing.
+    #[error(
+        "of backend {backend} nothing is known ({why}): `backends` names those of HAProxy's configuration"
+    )]
+    Backend {
+        /// The backend.
+        backend: String,
+        /// What HAProxy says, or what makes no sense of it.
+        why: String,
+    },
 }
 
 /// Both kinds of connections.
@@ -95,12 +105,7 @@ impl Commands {
         if said.is_empty() {
             return Ok(());
         }
-        // One line is enough to know why.
-        let line = said.lines().next().unwrap_or_default();
-        let line = line.chars().filter(|c| !c.is_control());
-        Err(CommandError::Refused(
-            line.take(REFUSAL_BYTES_MAX).collect(),
-        ))
+        Err(CommandError::Refused(first_line(said)))
     }
 
     fn exchange(&self, command: &str) -> io::Result<String> {
@@ -127,6 +132,13 @@ impl Commands {
         }
         String::from_utf8(answer).map_err(|_| io::Error::other("the answer is no text"))
     }
+}
+
+/// One line is enough to know why.
+pub(super) fn first_line(said: &str) -> String {
+    let line = said.trim().lines().next().unwrap_or_default();
+    let line = line.chars().filter(|c| !c.is_control());
+    line.take(REFUSAL_BYTES_MAX).collect()
 }
 
 impl Line {

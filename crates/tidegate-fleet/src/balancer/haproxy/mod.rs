@@ -7,13 +7,14 @@ mod commands;
 mod observed;
 mod plan;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 pub use commands::{CommandError, Commands, Socket};
 pub use observed::{Agent, Server};
 pub use plan::Op;
 
+use self::commands::first_line;
 use super::adapter::{Adapter, Wanted};
 
 /// The servers of some backends of one HAProxy.
@@ -25,6 +26,8 @@ pub struct Haproxy {
     lease: Duration,
     /// Since when the agents of servers, by backend and server, do not answer.
     silent: HashMap<(String, String), Instant>,
+    /// Backends of which nothing was known at the last look.
+    unknown: HashSet<String>,
 }
 
 impl Haproxy {
@@ -37,6 +40,41 @@ impl Haproxy {
             backends,
             lease,
             silent: HashMap::new(),
+            unknown: HashSet::new(),
+        }
+    }
+
+    /// The servers of `backend`.
+    fn servers(&self, backend: &str) -> Result<Vec<Server>, CommandError> {
+        let stat = self.commands.ask(&format!("show stat {backend} 4 -1"))?;
+        let state = format!("show servers state {backend}");
+        let state = self.commands.ask(&state)?;
+        observed::servers(&stat, &state).map_err(|error| {
+            // A table begins with its columns, and anything else is HAProxy's word for why there is none.
+            let why = match first_line(&stat) {
+                said if said.is_empty() || said.starts_with('#') => error.to_string(),
+                said => format!("HAProxy says: {said}"),
+            };
+            CommandError::Backend {
+                backend: backend.to_owned(),
+                why,
+            }
+        })
+    }
+
+    /// Tells people of a backend that is not there, once, and again when it is.
+    fn note(&mut self, backend: &str, unknown: Option<&CommandError>) {
+        match unknown {
+            Some(error) => {
+                if self.unknown.insert(backend.to_owned()) {
+                    tracing::warn!(balancer = self.name, %error, "the other backends are set all the same");
+                }
+            }
+            None => {
+                if self.unknown.remove(backend) {
+                    tracing::info!(balancer = self.name, backend, "the backend is there again");
+                }
+            }
         }
     }
 
@@ -65,14 +103,31 @@ impl Adapter for Haproxy {
         &self.name
     }
 
+    /// What all backends hold that HAProxy knows. One that it does not know, since it was renamed or is misspelt, keeps nobody
+    /// from looking after the others.
+    ///
+    /// # Errors
+    ///
+    /// When HAProxy does not answer, or knows none of the backends.
     fn observe(&mut self, now: Instant) -> Result<Vec<Server>, CommandError> {
-        let mut all = Vec::new();
+        let (mut all, mut is_any_known, mut first) = (Vec::new(), false, None);
         for backend in self.backends.clone() {
-            let stat = self.commands.ask(&format!("show stat {backend} 4 -1"))?;
-            let state = self
-                .commands
-                .ask(&format!("show servers state {backend}"))?;
-            all.extend(observed::servers(&stat, &state)?);
+            match self.servers(&backend) {
+                Ok(servers) => {
+                    self.note(&backend, None);
+                    is_any_known = true;
+                    all.extend(servers);
+                }
+                Err(error @ CommandError::Backend { .. }) => {
+                    self.note(&backend, Some(&error));
+                    first.get_or_insert(error);
+                }
+                // Who does not answer now does not for the next backend, and each would take as long.
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(error) = first.filter(|_| !is_any_known) {
+            return Err(error);
         }
         for server in &mut all {
             server.agent = self.aged(server, now);

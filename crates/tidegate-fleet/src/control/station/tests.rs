@@ -1,5 +1,6 @@
 //! Whole fleets of stations over one store, tick by tick: the store's clock and everybody else's are moved by hand.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -402,6 +403,35 @@ async fn a_drained_node_hears_of_it_and_the_last_is_never_drained() {
     let standings = world.ticks(2).await;
     assert_eq!(standings[0].as_ref().unwrap().drain, None);
     assert!(standings[1].as_ref().unwrap().drain.is_some());
+}
+
+#[tokio::test]
+async fn what_holds_is_told_by_the_time_after_the_turn() {
+    let world = World::new(0);
+    // Each look at the clock takes a millisecond, and so does a turn.
+    let looks = Cell::new(0);
+    let clock = || Mono::from_millis(60_000 + looks.replace(looks.get() + 1));
+    let (read, told) = (Cell::new(Mono::MAX), Cell::new(Mono::default()));
+    let (stop, stopped) = oneshot::channel();
+    let mut stop = Some(stop);
+
+    run(
+        station(&world.fleet, 0, None),
+        clock,
+        |now| {
+            read.set(now);
+            Said::nothing()
+        },
+        |_, now| {
+            told.set(now);
+            drop(stop.take());
+        },
+        watch::Sender::new(Standing::SILENCE),
+        stopped,
+    )
+    .await;
+
+    assert!(told.get() > read.get(), "{told:?} {read:?}");
 }
 
 #[tokio::test]
