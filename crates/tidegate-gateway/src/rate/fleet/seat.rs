@@ -436,7 +436,10 @@ impl Seat {
     }
 
     /// Gives back what the node has ahead, or reports what it has spent: nobody is going to ask any more.
+    ///
+    /// Whoever waits for it is told to ask again, where another seat of the key may be.
     pub(super) fn close(&mut self, now: Tick, rng: &mut Rng) -> Option<Message> {
+        self.ring();
         match &mut self.way {
             Way::Shared { hot: Some(hot), .. } => hot.lessee.close(),
             Way::Lease(lessee) => lessee.close(),
