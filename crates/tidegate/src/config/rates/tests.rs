@@ -442,6 +442,11 @@ fn what_each_mode_promises_is_printed_for_the_gateways_that_there_should_be() {
         "{reported}"
     );
     assert!(reported.contains("503 limit_store_away"), "{reported}");
+    let seldom = said("rate = \"10/min\"\nmode = \"aggregate\"");
+    assert!(
+        seldom.contains("reports every 100ms: up to 1 more, 20 in any min"),
+        "{seldom}"
+    );
 }
 
 #[test]
