@@ -187,10 +187,10 @@ impl Call {
     pub(crate) fn goes_on(&mut self, now: Option<Mono>) {
         let Some(head) = self.head else { return };
         let lasts = now.is_none_or(|now| now.since(head) >= self.breaker.probe_within);
-        if lasts && let Passage::Probe { .. } = self.passage {
+        if lasts && let Passage::Probe { round } = self.passage {
             self.breaker
                 .ended(self.passage, CallEnd::Answered(head.since(self.begun)));
-            self.passage = Passage::Call;
+            self.passage = Passage::Call { round };
         }
     }
 

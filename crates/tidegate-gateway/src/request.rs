@@ -338,22 +338,22 @@ impl Visit<'_> {
     /// becomes of it.
     async fn ready(&self, mut slot: Slot, facts: Facts) -> Result<Slot, Left> {
         let now = self.thread.shared.clock.now();
-        let others = tags::take(self.thread, self.calls(), now, facts).await;
-        let call = others.and_then(|others| {
-            slot.hold_with(others);
-            let call = self.breaker().map(|breaker| breaker.admit(now));
-            call.transpose().map_err(|wait| (Refusal::Breaker, wait))
-        });
-        match call {
-            Ok(call) => {
-                slot.tell(call);
-                Ok(slot)
-            }
-            Err(busy) => {
-                slot.give_back();
-                Err(Left::Busy(busy))
-            }
-        }
+        // First the breaker: what it refuses has then spent nothing of the dependencies' rates.
+        let call = self.breaker().map(|breaker| breaker.admit(now));
+        let call = call.transpose().map_err(|wait| (Refusal::Breaker, wait));
+        let busy = match call {
+            Err(busy) => busy,
+            Ok(call) => match tags::take(self.thread, self.calls(), now, facts).await {
+                Ok(others) => {
+                    slot.hold_with(others);
+                    slot.tell(call);
+                    return Ok(slot);
+                }
+                Err(busy) => busy,
+            },
+        };
+        slot.give_back();
+        Err(Left::Busy(busy))
     }
 
     fn enter_shadow(&self, facts: Facts) -> Slot {

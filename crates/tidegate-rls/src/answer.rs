@@ -40,7 +40,7 @@ pub(crate) fn answer(
             if let Some((place, remaining)) = tightest(decided, all) {
                 let charge = &decided.charges.charges[place];
                 let left = Left {
-                    remaining,
+                    remaining: tokens(decided.said[place]).unwrap_or_default(),
                     wait_s: Some(until_full_us(charge, remaining).div_ceil(1_000_000)),
                 };
                 let policy = policy(charge, limits);
@@ -69,7 +69,7 @@ fn refuse(
         .map(|(charge, _)| policy(charge, limits))
         .collect();
     let left = Left {
-        remaining: remaining(&charges[binding], decided.said[binding]).unwrap_or_default(),
+        remaining: tokens(decided.said[binding]).unwrap_or_default(),
         wait_s: match short {
             Short::Wait { wait_us } => Some(wait_us.div_ceil(1_000_000)),
             Short::Never => None,
@@ -138,10 +138,13 @@ fn tightest(decided: &Decided, places: impl Iterator<Item = usize>) -> Option<(u
 
 /// How many hits are left, if anybody has asked.
 fn remaining(charge: &Charge, said: Said) -> Option<u64> {
+    tokens(said).map(|tokens| tokens / charge.each)
+}
+
+/// How many tokens that are: what headers tell clients, whose quota is in tokens, too.
+const fn tokens(said: Said) -> Option<u64> {
     match said {
-        Said::Passes { remaining, .. } | Said::Short { remaining, .. } => {
-            Some(remaining / charge.each)
-        }
+        Said::Passes { remaining, .. } | Said::Short { remaining, .. } => Some(remaining),
         Said::Unasked => None,
     }
 }
@@ -190,4 +193,90 @@ fn fields(headers: &HeaderMap) -> Vec<HeaderValue> {
         value: String::from_utf8_lossy(value.as_bytes()).into_owned(),
     };
     headers.iter().map(field).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_core::rate::set::Standing;
+    use tidegate_core::rate::{Algorithm, Rate, Tick};
+
+    use super::*;
+    use crate::charges::Limits;
+    use crate::messages::{DescriptorEntry, RateLimitDescriptor, RateLimitRequest};
+    use crate::plan::{Allowance, Entry, Fit, OnStoreLoss, Scope, Wanted};
+
+    /// A limit of 100 a minute, of which a hit takes 10.
+    fn limit() -> RlsLimit {
+        let rate: Rate = "100/min".parse().unwrap();
+        let algorithm = Algorithm::Bucket;
+        RlsLimit {
+            name: "bytes".to_owned(),
+            domain: 0,
+            descriptor: vec![Entry {
+                key: "user".to_owned(),
+                value: Wanted::Any,
+                together: false,
+            }],
+            fit: Fit::Whole,
+            allowance: Allowance::Limited {
+                rate,
+                algorithm,
+                spec: Arc::new(Spec::new(algorithm, rate, None).unwrap()),
+            },
+            cost: 10,
+            standing: Standing::Enforced,
+            scope: Scope::Node,
+            on_store_loss: OnStoreLoss::Open,
+            replaces: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn headers_say_what_is_left_in_what_the_quota_is_in_and_statuses_in_hits() {
+        let limits = Limits::new(vec!["edge".to_owned()], vec![limit()], [7; 16]);
+        let entry = DescriptorEntry {
+            key: "user".to_owned(),
+            value: "anna".to_owned(),
+        };
+        let request = RateLimitRequest {
+            domain: "edge".to_owned(),
+            descriptors: vec![RateLimitDescriptor {
+                entries: vec![entry],
+                ..RateLimitDescriptor::default()
+            }],
+            hits_addend: 1,
+        };
+        let wait_us = 3_000_000;
+        let passes = Said::Passes {
+            at: Tick(0),
+            remaining: 75,
+        };
+        let short = Said::Short {
+            short: Short::Wait { wait_us },
+            remaining: 5,
+        };
+        for (said, left, hits) in [(passes, 75, 7), (short, 5, 0)] {
+            let decided = Decided {
+                charges: limits.charges(&request).unwrap(),
+                said: vec![said],
+                binding: (said == short).then_some((0, Short::Wait { wait_us })),
+            };
+
+            let answer = answer(&decided, &limits.limits, Headers::Always);
+
+            let header = |name: &str| {
+                let mut all = answer.response_headers_to_add.iter();
+                all.find(|it| it.key == name).unwrap().value.clone()
+            };
+            assert_eq!(header("ratelimit-policy"), "\"bytes\";q=100;w=60");
+            let limit = header("ratelimit");
+            assert!(
+                limit.starts_with(&format!("\"bytes\";r={left};t=")),
+                "{limit}"
+            );
+            assert_eq!(answer.statuses[0].limit_remaining, hits);
+        }
+    }
 }

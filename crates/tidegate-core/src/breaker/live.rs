@@ -14,7 +14,7 @@ pub struct LiveBreaker {
     /// Calls that probe at the same time at most.
     probes_max: u32,
     probing: u32,
-    /// Counts the times that it began to probe: a call of an earlier time is no probe any more.
+    /// Counts the times that it began to probe: what a call of an earlier time says, probe or not, is of what was then.
     round: u64,
 }
 
@@ -22,7 +22,10 @@ pub struct LiveBreaker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// One of many.
-    Call,
+    Call {
+        /// After how many times of probing.
+        round: u64,
+    },
     /// One that finds out.
     Probe {
         /// In which time of probing.
@@ -65,7 +68,7 @@ impl LiveBreaker {
             self.probing = 0;
         }
         let passage = match self.breaker.state() {
-            BreakerState::Passing => Ok(Passage::Call),
+            BreakerState::Passing => Ok(Passage::Call { round: self.round }),
             BreakerState::Tripped { until } => Err(until.since(now)),
             BreakerState::Probing { .. } if self.probing < self.probes_max => {
                 self.probing += 1;
@@ -85,7 +88,9 @@ impl LiveBreaker {
         rng: &mut Rng,
     ) -> Option<Change> {
         match passage {
-            Passage::Call => match end {
+            // It says how it was when it began: what is back is not to be tripped by those that waited for it.
+            Passage::Call { round } | Passage::Probe { round } if round != self.round => None,
+            Passage::Call { .. } => match end {
                 CallEnd::Answered(_) => {
                     self.breaker.answered(now);
                     None
@@ -93,8 +98,6 @@ impl LiveBreaker {
                 CallEnd::Failed => self.breaker.failed(now, rng),
                 CallEnd::Unknown => None,
             },
-            // A probe that ends late says how it was then.
-            Passage::Probe { round } if round != self.round => None,
             Passage::Probe { .. } => {
                 self.probing = self.probing.saturating_sub(1);
                 match end {
@@ -116,6 +119,7 @@ mod tests {
         jitter: 0.0,
         ..BreakerPlan::CALLS
     };
+    const FIRST: Passage = Passage::Call { round: 0 };
     const QUICK: CallEnd = CallEnd::Answered(Duration::from_millis(5));
 
     fn at(ms: u64) -> Mono {
@@ -128,8 +132,8 @@ mod tests {
         let mut change = None;
         for _ in 0..PLAN.failures {
             let (passage, _) = breaker.admit(at(0));
-            assert_eq!(passage, Ok(Passage::Call));
-            change = breaker.ended(at(0), Passage::Call, CallEnd::Failed, rng);
+            assert_eq!(passage, Ok(FIRST));
+            change = breaker.ended(at(0), FIRST, CallEnd::Failed, rng);
         }
         assert_eq!(change, Some(Change::Tripped(Trip::InARow)));
         (breaker, at(0) + PLAN.tripped_min)
@@ -169,7 +173,7 @@ mod tests {
             assert_eq!(change, (probe == PLAN.probes).then_some(Change::Passing));
         }
 
-        assert_eq!(breaker.admit(until).0, Ok(Passage::Call));
+        assert_eq!(breaker.admit(until).0, Ok(Passage::Call { round: 1 }));
     }
 
     #[test]
@@ -226,11 +230,30 @@ mod tests {
         let mut rng = Rng::new(1);
         let (mut breaker, until) = tripped(&mut rng);
 
-        assert_eq!(
-            breaker.ended(at(1), Passage::Call, CallEnd::Failed, &mut rng),
-            None
-        );
+        assert_eq!(breaker.ended(at(1), FIRST, CallEnd::Failed, &mut rng), None);
 
         assert_eq!(breaker.admit(at(1)).0, Err(until.since(at(1))));
+    }
+
+    #[test]
+    fn calls_that_waited_since_before_it_tripped_do_not_trip_it_when_it_is_back() {
+        let mut rng = Rng::new(1);
+        let (mut breaker, until) = tripped(&mut rng);
+        for _ in 0..PLAN.probes {
+            let passage = breaker.admit(until).0.unwrap();
+            breaker.ended(until, passage, QUICK, &mut rng);
+        }
+
+        for _ in 0..100 {
+            let change = breaker.ended(until, FIRST, CallEnd::Failed, &mut rng);
+            assert_eq!(change, None);
+        }
+
+        let passage = breaker.admit(until).0.unwrap();
+        assert_eq!(passage, Passage::Call { round: 1 });
+        for failure in 1..=PLAN.failures {
+            let change = breaker.ended(until, passage, CallEnd::Failed, &mut rng);
+            assert_eq!(change.is_some(), failure == PLAN.failures);
+        }
     }
 }

@@ -120,7 +120,8 @@ pub(crate) async fn enter(
     let slots = slots(thread, dependency, now, facts, weight).await?;
     let mut unsent = Unsent::new(thread, dependency.app, facts.class, slots);
     if let Some(fleet) = shared.fleet_of(at) {
-        let waits_until = now + dependency.plan.wait_max;
+        // Whoever wants it has no use for it later.
+        let waits_until = (now + dependency.plan.wait_max).min(facts.deadline);
         match share(thread, fleet, at, facts.class, weight, waits_until).await {
             Ok(share) => unsent.first().hold_share(share),
             Err((refusal, wait)) => {

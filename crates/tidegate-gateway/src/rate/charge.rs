@@ -23,6 +23,8 @@ pub(crate) struct Charge<'t> {
     taken: [Option<Taken<'t>>; 2],
     /// From limits of the fleet.
     held: Vec<Held>,
+    /// So many of those, the first, were counted as passed: the others belong to a decision that was not reached.
+    counted: usize,
     sent: bool,
 }
 
@@ -59,6 +61,7 @@ impl<'t> Charge<'t> {
             thread,
             taken: [const { None }; 2],
             held: Vec::new(),
+            counted: 0,
             sent: false,
         }
     }
@@ -104,6 +107,7 @@ impl<'t> Charge<'t> {
                     recorder.rate_passed(held.limit);
                     sample(held.limit, Which::Spent);
                 }
+                self.counted = self.held.len();
                 for limit in shadowed {
                     recorder.rate_shadow_refused(limit);
                     sample(limit, Which::Refused);
@@ -116,6 +120,10 @@ impl<'t> Charge<'t> {
                 }
                 for &limit in &denied.violated {
                     recorder.rate_refused(limit);
+                    sample(limit, Which::Refused);
+                }
+                for &limit in &denied.shadowed {
+                    recorder.rate_shadow_refused(limit);
                     sample(limit, Which::Refused);
                 }
                 let price = wants
@@ -265,8 +273,10 @@ impl Drop for Charge<'_> {
         }
         let shared = &self.thread.shared;
         if let Some(fleet) = &shared.rates.fleet {
-            for held in self.held.drain(..) {
-                self.thread.recorder.rate_given_back(held.limit);
+            for (place, held) in self.held.drain(..).enumerate() {
+                if place < self.counted {
+                    self.thread.recorder.rate_given_back(held.limit);
+                }
                 fleet.give_back(&held);
             }
         }

@@ -44,7 +44,7 @@ use self::sample::Sample;
 pub use self::token::{BadTokenKeys, TokenKeys, TokenPlan};
 pub(crate) use self::who::Bearer;
 use self::who::{ApiKeys, KeyHash, Who};
-use self::words::Words;
+use self::words::{BadKey, Words};
 pub use self::words::{KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, in_writing, part_written};
 use crate::classify::Malformed;
 use crate::cohort;
@@ -339,6 +339,9 @@ pub fn counted_key(
     key: &[Option<String>],
 ) -> Result<Vec<Option<String>>, String> {
     let parts = words::read(plan, key).map_err(|bad| bad.to_string())?;
+    if parts.contains(&Part::Absent) && plan.absent != Absent::Shared {
+        return Err(BadKey::NotCounted.to_string());
+    }
     let counted = plan.key.iter().zip(parts).filter(|(it, _)| it.is_said());
     let words = key.iter().zip(counted);
     let words = words.map(|(word, (_, part))| match part {

@@ -174,3 +174,16 @@ fn an_api_key_counts_as_its_hash_whoever_shows_it_and_no_key_as_none() {
     let raw = rates.limits[0].keys.key(&[Part::ApiKey(b"secret-one")]);
     assert_ne!(one, raw, "what is hashed for the state is a hash already");
 }
+
+#[test]
+fn a_part_that_requests_lack_is_a_key_of_its_own_only_where_they_are_counted_together() {
+    let counted = |absent| counted_key(&limit(vec![KeyPart::Session], absent), &[None]);
+
+    assert_eq!(counted(Absent::Shared), Ok(vec![None]));
+    for absent in [Absent::Skip, Absent::Deny] {
+        assert_eq!(
+            counted(absent).unwrap_err(),
+            "requests that lack a part of it are not counted, as they are with absent = \"shared\""
+        );
+    }
+}

@@ -41,12 +41,17 @@ pub(crate) enum BadKey {
     Address(String),
     /// An API key, or something else that is no hash of one.
     #[error(
-        "\"{0}…\" is no hash of an API key, which has 32 digits; `tidegate limit top` shows them"
+        "\"{0}…\" is no hash of an API key, which has 32 digits, 0 to 9 and a to f; `tidegate limit top` shows them"
     )]
     ApiKey(String),
     /// The network is of another size than those that the limit counts.
     #[error("the limit counts networks of /{counted}, and /{given} is another size")]
     Bits { counted: u8, given: String },
+    /// A request that lacks a part has no key in this limit.
+    #[error(
+        "requests that lack a part of it are not counted, as they are with absent = \"shared\""
+    )]
+    NotCounted,
     /// A request cannot lack this part.
     #[error("no request lacks its {0}")]
     Absent(String),
@@ -145,7 +150,8 @@ fn part_of<'w>(plan: &'w KeyPart, word: Option<&'w str>) -> Result<Part<'w>, Bad
         }
         (KeyPart::Network, Some(word)) => Ok(Part::Network(word)),
         (KeyPart::ApiKey(_), Some(word)) => {
-            let is_hash = word.len() == 32 && word.bytes().all(|it| it.is_ascii_hexdigit());
+            let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+            let is_hash = word.len() == 32 && word.bytes().all(is_digit);
             match is_hash {
                 true => Ok(Part::ApiKey(word.as_bytes())),
                 // It may be the key itself, which is nothing to say again.
@@ -241,6 +247,20 @@ mod tests {
             why(&words(["203.0.113.9", "a", "-"])),
             "no request lacks its route"
         );
+    }
+
+    #[test]
+    fn a_hash_of_an_api_key_is_written_as_it_is_shown_or_not_taken() {
+        let header = HeaderName::from_static("x-api-key");
+        let plan = limit(vec![KeyPart::ApiKey(header)], Absent::Skip);
+        let shown = "0123456789abcdef0123456789abcdef";
+
+        let asked = words([shown]);
+        let parts = read(&plan, &asked).unwrap();
+        assert_eq!(parts, [Part::ApiKey(shown.as_bytes())]);
+        // Nobody counts under another one.
+        let other = [Some(shown.to_uppercase())];
+        assert_eq!(read(&plan, &other), Err(BadKey::ApiKey("01".to_owned())));
     }
 
     #[test]

@@ -74,6 +74,7 @@ pub(crate) fn rates(root: &Section<'_>, around: &Around<'_>, problems: &Problems
             of: limits.len(),
             limit: &limit,
             around,
+            networks: &networks,
         };
         instead.extend(overrides.read(&mut names, problems));
         limits.push(limit);

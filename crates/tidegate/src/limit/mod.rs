@@ -91,7 +91,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             place,
         } => {
             // What is no key of the limit is found out before anybody is asked.
-            place.ask("GET", &key.path()?)?;
+            let found = place.ask("GET", &key.path()?)?;
+            ensure!(
+                !found["key"].is_null(),
+                "{} counts by {}: give the key that is to be reset, in these parts",
+                key.name,
+                names(&found["counted_by"])
+            );
             consent.ask(&format!(
                 "Forget what {} has used of {}?",
                 key.said(),
@@ -194,6 +200,13 @@ impl Place {
         }
         crate::print(show(answer).trim_end())
     }
+}
+
+/// What a limit counts by, in words.
+fn names(list: &Value) -> String {
+    let names = list.as_array().into_iter().flatten();
+    let names: Vec<&str> = names.filter_map(Value::as_str).collect();
+    names.join(" and ")
 }
 
 /// `text` as one segment of a path, or one value of a query.

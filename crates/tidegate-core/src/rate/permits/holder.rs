@@ -140,8 +140,10 @@ impl Holder {
             Some(_) => asked.max(hold.as_of),
             None => asked,
         };
+        // Once its lease is over it is not taken up again: a store that has forgotten since may have given it to somebody.
+        let has_passed = hold.fence.is_some() && !self.is_valid(now, &hold);
         match (answer, hold.fence) {
-            (Answer::Held { fence }, _) if now < self.over(as_of) => {
+            (Answer::Held { fence }, _) if now < self.over(as_of) && !has_passed => {
                 if hold.fence.is_none() {
                     self.used[hold.class.index()] += hold.weight;
                 }

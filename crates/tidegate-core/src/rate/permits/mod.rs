@@ -359,6 +359,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_away_is_not_held_again_by_a_renewal_that_was_long_on_its_way() {
+        let mut store = Permits::unused();
+        let (mut holder, held) = holding(&mut store, Afterwards::Lost, LONG);
+        let (renew, _) = tick(&mut holder, 4_000);
+        let later = fence(ask(&mut store, 10_250, id(2, 1), 9));
+        // It knows nothing of that any more, and believes what it is told first.
+        store = Permits::new();
+        let answer = store.handle(Tick(10_300), &TEN, &Message::Renew(renew[0]));
+        assert!(fence(answer) < later);
+
+        let outcome = holder.answered(Tick(4_000), Tick(10_300), held, answer);
+
+        assert_eq!(outcome, Outcome::Lost);
+        assert!(!holder.holds(Tick(10_300), held));
+    }
+
+    #[test]
     fn who_may_hold_it_all_the_same_goes_on_and_tells_the_store_when_it_can() {
         let mut store = Permits::unused();
         let (mut holder, id) = holding(&mut store, Afterwards::Held, LONG);

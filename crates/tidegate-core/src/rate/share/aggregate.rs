@@ -218,7 +218,10 @@ impl Reporter {
     /// Puts `tokens` back that were spent and not used.
     pub fn give_back(&mut self, now: Tick, tokens: u64) {
         self.whole.give_back(&mut self.known, now, tokens);
-        self.returned = self.returned.saturating_add(tokens);
+        // What is not reported yet need not be: it is no more that a node may leave unreported.
+        let unreported = tokens.min(self.spent);
+        self.spent -= unreported;
+        self.returned = self.returned.saturating_add(tokens - unreported);
     }
 
     /// Takes `tokens` whether they are there or not: what has been used already cannot be refused.

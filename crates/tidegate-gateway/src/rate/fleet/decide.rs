@@ -72,6 +72,8 @@ pub(crate) struct Denied {
     pub(crate) short: Option<Short>,
     /// What is left of it.
     pub(crate) remaining: u64,
+    /// Limits in the shadow that would have refused, too.
+    pub(crate) shadowed: Vec<u16>,
 }
 
 /// What has been said so far.
@@ -205,7 +207,10 @@ impl Fleet {
         if let Some(seat) = shard.seats.get_mut(&held.key) {
             let following = inner.parts.following();
             if used < held.cost {
-                seat.give_back(limit, &following, held.by, now, held.cost - used);
+                let unused = held.cost - used;
+                if !seat.give_back(limit, &following, held.by, now, unused) {
+                    inner.counts.lost(1);
+                }
             } else if !seat.charge(limit, &following, held.by, now, used - held.cost) {
                 at_store = Some((now, 0, used - held.cost));
             }
@@ -329,7 +334,8 @@ impl Inner {
     ) -> Option<(&'w Want, Here)> {
         loop {
             let bell = wants.iter().enumerate().find_map(|(place, want)| {
-                let bell = self.turn(want, |seat| seat.take_turn().err()).flatten()?;
+                let take_turn = |seat: &mut Seat| seat.take_turn(want.standing).err();
+                let bell = self.turn(want, take_turn).flatten()?;
                 for taken in &wants[..place] {
                     self.turn(taken, |seat| seat.end_turn(None));
                 }
@@ -448,6 +454,7 @@ impl Verdicts {
                     binding: want.limit,
                     short,
                     remaining,
+                    shadowed: Vec::new(),
                 });
             }
         }
@@ -455,7 +462,10 @@ impl Verdicts {
 
     fn done(self) -> Result<Vec<u16>, Denied> {
         match self.denied {
-            Some(denied) => Err(denied),
+            Some(denied) => Err(Denied {
+                shadowed: self.shadowed,
+                ..denied
+            }),
             None => Ok(self.shadowed),
         }
     }
@@ -477,5 +487,36 @@ impl Drop for Unheard<'_> {
         for want in self.wants {
             self.inner.turn(want, |seat| seat.end_turn(None));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shadow_would_have_refused_is_told_though_another_limit_refuses() {
+        let want = |limit, standing| Want {
+            limit,
+            key: u128::from(limit),
+            cost: 1,
+            price: Price::FIXED,
+            standing,
+            deny: false,
+        };
+        let short = |wait_us| Here::Short {
+            short: Short::Wait { wait_us },
+            remaining: 0,
+        };
+        let (mut verdicts, mut held) = (Verdicts::default(), Vec::new());
+
+        verdicts.hear(&want(1, Standing::Shadow), short(9), &mut held);
+        verdicts.hear(&want(2, Standing::Enforced), short(5), &mut held);
+        verdicts.hear(&want(3, Standing::Shadow), Here::Lost, &mut held);
+
+        let denied = verdicts.done().unwrap_err();
+        assert_eq!((denied.violated, denied.binding), (vec![2], 2));
+        assert_eq!(denied.shadowed, [1, 3]);
+        assert!(held.is_empty());
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::rate::set::Standing;
 use tidegate_core::rate::share::aggregate::{Report, Reporter, Told};
 use tidegate_core::rate::share::apart::Apart;
 use tidegate_core::rate::share::divided::{Divided, PartState};
@@ -314,8 +315,12 @@ impl Seat {
         })
     }
 
-    /// Takes the turn to ask the store, or says when it may be free.
-    pub(super) fn take_turn(&mut self) -> Result<(), OwnedNotified> {
+    /// Takes the turn to ask the store, or says when it may be free. A limit in the shadow has nobody wait for it: what it
+    /// says changes nothing, and is known to nobody who waits.
+    pub(super) fn take_turn(&mut self, standing: Standing) -> Result<(), OwnedNotified> {
+        if standing == Standing::Shadow {
+            return Ok(());
+        }
         if let Way::Shared { turn, .. } = &mut self.way {
             if turn.is_short && turn.is_taken {
                 let bell = self.bell.get_or_insert_with(Arc::default);
@@ -335,7 +340,7 @@ impl Seat {
         self.ring();
     }
 
-    /// Takes back `tokens` that were spent out of `by` and not used.
+    /// Takes back `tokens` that were spent out of `by` and not used. False if what they were spent out of is gone.
     pub(super) fn give_back(
         &mut self,
         limit: &Limit,
@@ -343,7 +348,7 @@ impl Seat {
         by: By,
         now: Tick,
         tokens: u64,
-    ) {
+    ) -> bool {
         let bucket = limit.bucket.as_ref();
         let divided = bucket.and_then(|it| it.divided.as_ref());
         match (by, &mut self.way) {
@@ -361,8 +366,12 @@ impl Seat {
                     self.apart.give_back(&bucket.whole, parts, now, tokens);
                 }
             }
-            _ => {}
+            // It has cooled down since, and its lease is over.
+            (By::Seat, Way::Shared { hot: None, .. }) => return false,
+            // The caller has it settled there.
+            (By::Store(_) | By::Nothing, _) => {}
         }
+        true
     }
 
     /// Takes `tokens` more than were spent out of `by`, whether they are there or not. False if that is for the store.
@@ -427,7 +436,10 @@ impl Seat {
     }
 
     /// Gives back what the node has ahead, or reports what it has spent: nobody is going to ask any more.
+    ///
+    /// Whoever waits for it is told to ask again, where another seat of the key may be.
     pub(super) fn close(&mut self, now: Tick, rng: &mut Rng) -> Option<Message> {
+        self.ring();
         match &mut self.way {
             Way::Shared { hot: Some(hot), .. } => hot.lessee.close(),
             Way::Lease(lessee) => lessee.close(),

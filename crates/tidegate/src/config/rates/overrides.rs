@@ -2,13 +2,14 @@
 
 use tidegate_core::rate::Spec;
 use tidegate_gateway::rate::{
-    Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, counted_key, in_writing, part_written,
+    Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, NetworkPlan, counted_key, in_writing,
+    part_written,
 };
 
 use super::super::keys::rates::LIMIT_OVERRIDE;
 use super::super::name::Names;
 use super::super::problem::Problems;
-use super::super::section::Section;
+use super::super::section::{Section, closest};
 use super::{Around, fleet, headroom, rate, refuse_too_dear, spec};
 
 /// Those of one limit.
@@ -20,6 +21,7 @@ pub(super) struct Overrides<'a> {
     /// What it is without them.
     pub(super) limit: &'a LimitPlan,
     pub(super) around: &'a Around<'a>,
+    pub(super) networks: &'a [NetworkPlan],
 }
 
 impl Overrides<'_> {
@@ -98,14 +100,64 @@ impl Overrides<'_> {
         if !section.sound(&["key"]) || !self.section.sound(&["key"]) {
             return key;
         }
-        counted_key(self.limit, &key).unwrap_or_else(|why| {
-            section.refuse(
-                "key",
-                format!("this is no key of {}: {why}", self.limit.name),
-                "write its parts in their order and without constants, as `tidegate limit show` takes them",
+        match counted_key(self.limit, &key) {
+            Ok(counted) => {
+                self.refuse_unmet(section, &counted);
+                counted
+            }
+            Err(why) => {
+                section.refuse(
+                    "key",
+                    format!("this is no key of {}: {why}", self.limit.name),
+                    "write its parts in their order and without constants, as `tidegate limit show` takes them",
+                );
+                key
+            }
+        }
+    }
+
+    /// A route or a network that there is not is the key of no request.
+    fn refuse_unmet(&self, section: &Section<'_>, key: &[Option<String>]) {
+        if !self.section.sound(&["apps", "routes"]) {
+            return;
+        }
+        let parts = self.limit.key.iter();
+        let said = parts.filter(|part| !matches!(part, KeyPart::Constant(_)));
+        for (part, word) in said.zip(key) {
+            let Some(word) = word.as_deref() else {
+                continue;
+            };
+            let (what, known) = match part {
+                KeyPart::Route => ("route", self.routes()),
+                KeyPart::Network => {
+                    let names = self.networks.iter().map(|it| it.name.as_str());
+                    ("network", names.collect())
+                }
+                _ => continue,
+            };
+            if known.contains(&word) {
+                continue;
+            }
+            let fix = match closest(word, known.into_iter()) {
+                Some(name) => format!("did you mean \"{name}\"?"),
+                None => format!("write the name of a {what} that the limit is for"),
+            };
+            let problem = format!(
+                "there is no {what} called \"{word}\" that {} is for",
+                self.limit.name
             );
-            key
-        })
+            section.refuse("key", problem, fix);
+        }
+    }
+
+    /// The routes whose requests meet the limit.
+    fn routes(&self) -> Vec<&str> {
+        let apps = self.around.apps.iter();
+        let routes = apps.flat_map(|app| app.routes.iter().map(move |route| (app, route)));
+        routes
+            .filter(|(app, route)| self.limit.applies_to(app, route))
+            .map(|(_, route)| route.name.as_str())
+            .collect()
     }
 }
 

@@ -297,6 +297,26 @@ const UNSOUND: &[(&str, &str, &str)] = &[
         "header",
     ),
     (
+        "rate = \"1/s\"\nkey = [\"network\"]\nabsent = \"skip\"\n\
+         [[limit.override]]\nname = \"o\"\nkey = [\"-\"]\nrate = \"2/s\"\n\
+         [[network]]\nname = \"office\"\naddresses = [\"192.0.2.0/24\"]",
+        "requests that lack a part of it are not counted",
+        "their order",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"network\"]\nabsent = \"skip\"\n\
+         [[limit.override]]\nname = \"o\"\nkey = [\"ofice\"]\nrate = \"2/s\"\n\
+         [[network]]\nname = \"office\"\naddresses = [\"192.0.2.0/24\"]",
+        "no network called \"ofice\"",
+        "\"office\"",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [\"client\", \"route\"]\n\
+         [[limit.override]]\nname = \"o\"\nkey = [\"192.0.2.1\", \"othr\"]\nrate = \"2/s\"",
+        "no route called \"othr\"",
+        "\"other\"",
+    ),
+    (
         "rate = \"1/s\"\nkey = [{}]",
         "is one thing, not 0",
         "one of client",
@@ -422,6 +442,11 @@ fn what_each_mode_promises_is_printed_for_the_gateways_that_there_should_be() {
         "{reported}"
     );
     assert!(reported.contains("503 limit_store_away"), "{reported}");
+    let seldom = said("rate = \"10/min\"\nmode = \"aggregate\"");
+    assert!(
+        seldom.contains("reports every 100ms: up to 1 more, 20 in any min"),
+        "{seldom}"
+    );
 }
 
 #[test]

@@ -202,6 +202,25 @@ fn what_is_given_back_is_reported_as_well() {
 }
 
 #[test]
+fn what_is_given_back_before_it_was_reported_leaves_nothing_to_report() {
+    let plan = AggregatePlan {
+        unreported_max: 10,
+        ..plan()
+    };
+    let mut one = Reporter::new(hundred(), plan, Life(1), Tick(0));
+    assert!(one.report(Tick(0), &mut Rng::new(1)).is_none());
+
+    for _ in 0..100 {
+        assert_eq!(one.take(Tick(1), 10), Verdict::Passed);
+        one.give_back(Tick(1), 10);
+    }
+
+    assert_eq!(one.unreported(), 0);
+    assert_eq!(one.due_at(), None);
+    assert_eq!(one.remaining(Tick(1)), 100);
+}
+
+#[test]
 fn a_node_that_nears_the_end_reports_early_and_once() {
     let plan = AggregatePlan {
         early: true,

@@ -19,6 +19,7 @@ pub struct Lessee {
     asked: Option<Asked>,
     /// To ask before this is no use.
     again: Tick,
+    dear: Dear,
     demand: Demand,
     /// What calls asked for that could not be decided here: all together, and the most expensive.
     missing: u64,
@@ -29,6 +30,13 @@ pub struct Lessee {
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     tokens: u64,
+    until: Tick,
+}
+
+/// What costs so much or more is not to be had before then. That says nothing of what costs less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dear {
+    cost: u64,
     until: Tick,
 }
 
@@ -51,6 +59,7 @@ impl Lessee {
             unused: 0,
             asked: None,
             again: Tick(0),
+            dear: Dear::default(),
             demand: Demand::default(),
             missing: 0,
             dearest: 0,
@@ -72,7 +81,11 @@ impl Lessee {
         if self.closed {
             return Verdict::Lost;
         }
-        match self.again.since(now) {
+        let again = match self.dear.cost <= cost {
+            true => self.again.max(self.dear.until),
+            false => self.again,
+        };
+        match again.since(now) {
             0 => Verdict::Ask,
             wait_us => Verdict::Short { wait_us },
         }
@@ -105,7 +118,9 @@ impl Lessee {
 
     /// Puts `tokens` back that were spent and not used.
     pub fn give_back(&mut self, now: Tick, tokens: u64) {
-        match self.chunks.iter_mut().find(|chunk| now < chunk.until) {
+        let closed = self.closed;
+        let mut chunks = self.chunks.iter_mut();
+        match chunks.find(|chunk| now < chunk.until && !closed) {
             Some(chunk) => chunk.tokens = chunk.tokens.saturating_add(tokens),
             None => self.unused = self.unused.saturating_add(tokens),
         }
@@ -124,6 +139,10 @@ impl Lessee {
             let again = asked.lost.then_some(asked.ask);
             asked.lost = false;
             return again;
+        }
+        // Unless what has come since is enough for it.
+        if self.dearest > self.remaining(now) {
+            self.make_room();
         }
         let need = self.demand.recent(now, self.plan.horizon_us);
         let wants = self.wants(now, need);
@@ -155,10 +174,7 @@ impl Lessee {
         let Some(asked) = self.asked.take_if(|asked| asked.ask.seq == grant.seq) else {
             return;
         };
-        self.again = match grant.again_us {
-            0 => Tick(0),
-            again_us => now.plus(again_us),
-        };
+        self.hear_when(now, asked.ask.least, grant);
         let chunk = Chunk {
             tokens: grant.tokens,
             until: asked.first.plus(self.plan.ttl_us),
@@ -201,8 +217,41 @@ impl Lessee {
         held.map(|chunk| chunk.until).min()
     }
 
+    /// Notes when to ask again is of use, by the answer to an ask with such a `least`.
+    fn hear_when(&mut self, now: Tick, least: u64, grant: &Grant) {
+        self.again = match grant.again_us {
+            0 => Tick(0),
+            again_us => now.plus(again_us),
+        };
+        // The wait is for as much as the dearest call takes. Of less there may be some, and that is asked for apart.
+        if least > self.plan.chunk_min && grant.again_us > 0 {
+            self.dear = Dear {
+                cost: least,
+                until: self.again,
+            };
+            self.again = match grant.tokens {
+                0 => now,
+                _ => now.plus(grant.again_us.min(self.plan.horizon_us)),
+            };
+        }
+    }
+
+    /// Makes one chunk of both, to be used as long as the one that ends first: a call costs more than there is in them.
+    fn make_room(&mut self) {
+        let [first, next] = &mut self.chunks;
+        if next.tokens > 0 {
+            first.tokens = first.tokens.saturating_add(next.tokens);
+            first.until = first.until.min(next.until);
+            *next = Chunk::default();
+        }
+    }
+
     fn wants(&self, now: Tick, need: u64) -> bool {
-        if self.closed || now < self.again || self.chunks[1].tokens > 0 {
+        let again = match self.missing {
+            0 => self.again.max(self.dear.until),
+            _ => self.again,
+        };
+        if self.closed || now < again || self.chunks[1].tokens > 0 {
             return false;
         }
         let (have, need) = (u128::from(self.remaining(now)), u128::from(need));

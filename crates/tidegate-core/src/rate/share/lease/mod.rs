@@ -59,7 +59,8 @@ pub struct Grant {
     pub seq: u64,
     /// Tokens to spend.
     pub tokens: u64,
-    /// To ask again earlier than this is no use: microseconds, 0 when all that was wanted is given.
+    /// To ask for as much as the least of it again earlier than this is no use: microseconds, 0 when all that was wanted is
+    /// given.
     pub again_us: u64,
 }
 
@@ -345,5 +346,75 @@ mod tests {
         lessee.take(Tick(1), 4);
         lessee.give_back(Tick(2 * SECOND), 4);
         assert_eq!(lessee.ask(Tick(2 * SECOND)).unwrap().returned, 4);
+    }
+
+    /// A node of a limit of one a second, and a store that has 30 of 100 left.
+    fn thirty_left() -> (Lessee, Lessor) {
+        let whole = BucketSpec::new(1, SECOND, 100).unwrap();
+        let plan = LeasePlan::usual(100);
+        let mut lessor = Lessor::new(whole, plan, Tick(0));
+        let other = Ask {
+            life: Life(9),
+            seq: 1,
+            wanted: 70,
+            least: 70,
+            returned: 0,
+        };
+        assert_eq!(lessor.ask(Tick(0), &other).unwrap().tokens, 70);
+        (Lessee::new(&whole, plan, Life(1)), lessor)
+    }
+
+    fn exchange(lessee: &mut Lessee, lessor: &mut Lessor, now: u64) -> Grant {
+        let ask = lessee.ask(Tick(now)).unwrap();
+        let grant = lessor.ask(Tick(now), &ask).unwrap();
+        lessee.granted(Tick(now), &grant);
+        grant
+    }
+
+    #[test]
+    fn a_call_that_costs_more_than_there_is_does_not_keep_cheaper_ones_waiting() {
+        let (mut lessee, mut lessor) = thirty_left();
+        assert_eq!(lessee.take(Tick(0), 50), Verdict::Ask);
+        let grant = exchange(&mut lessee, &mut lessor, 0);
+        let wait_us = 20 * SECOND;
+        assert_eq!((grant.tokens, grant.again_us), (0, wait_us));
+
+        // The dear one has to wait, and costs the store nothing meanwhile.
+        assert_eq!(lessee.take(Tick(0), 50), Verdict::Short { wait_us });
+        assert_eq!(lessee.ask(Tick(0)), None);
+        // There is something for the cheap one.
+        assert_eq!(lessee.take(Tick(1), 1), Verdict::Ask);
+        assert!(exchange(&mut lessee, &mut lessor, 1).tokens > 0);
+        assert_eq!(lessee.take(Tick(1), 1), Verdict::Passed);
+        let wait_us = wait_us - 1;
+        assert_eq!(lessee.take(Tick(1), 50), Verdict::Short { wait_us });
+    }
+
+    #[test]
+    fn a_call_that_costs_more_than_both_chunks_is_asked_for() {
+        let (mut lessee, mut lessor) = (lessee(1), lessor());
+        fetch(&mut lessee, &mut lessor, 0);
+        lessee.take(Tick(0), 9);
+        assert_eq!(lessee.take(Tick(0), 2), Verdict::Ask);
+        exchange(&mut lessee, &mut lessor, 0);
+        assert_eq!(lessee.remaining(Tick(0)), 11);
+
+        assert_eq!(lessee.take(Tick(1), 50), Verdict::Ask);
+        assert_eq!(exchange(&mut lessee, &mut lessor, 1).tokens, 50);
+
+        assert_eq!(lessee.take(Tick(1), 50), Verdict::Passed);
+        assert_eq!(lessee.remaining(Tick(1)), 11);
+    }
+
+    #[test]
+    fn what_comes_back_to_a_node_that_has_left_goes_to_the_store() {
+        let (mut lessee, mut lessor) = (lessee(1), lessor());
+        fetch(&mut lessee, &mut lessor, 0);
+        lessee.take(Tick(0), 10);
+
+        lessee.close();
+        lessee.give_back(Tick(1), 10);
+
+        assert_eq!(lessee.ask(Tick(1)).unwrap().returned, 10);
     }
 }

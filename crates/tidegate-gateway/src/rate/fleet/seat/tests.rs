@@ -1,3 +1,6 @@
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use tidegate_core::rate::share::aggregate::AggregatePlan;
 use tidegate_core::rate::share::following::Roll;
 use tidegate_core::rate::share::lease::Lessor;
@@ -196,17 +199,62 @@ fn of_a_key_without_tokens_to_spare_one_request_asks_at_a_time() {
     let limit = limit("10/s", FleetMode::Shared, OnLoss::Closed);
     let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
     // Nothing is known: everybody asks.
-    assert!(seat.take_turn().is_ok() && seat.take_turn().is_ok());
+    assert!(
+        seat.take_turn(Standing::Enforced).is_ok() && seat.take_turn(Standing::Enforced).is_ok()
+    );
 
     seat.end_turn(Some(false));
-    assert!(seat.take_turn().is_ok());
-    assert!(seat.take_turn().is_err());
+    assert!(seat.take_turn(Standing::Enforced).is_ok());
+    assert!(seat.take_turn(Standing::Enforced).is_err());
     // Nobody has answered: the next may ask.
     seat.end_turn(None);
-    assert!(seat.take_turn().is_ok());
+    assert!(seat.take_turn(Standing::Enforced).is_ok());
 
     seat.end_turn(Some(true));
-    assert!(seat.take_turn().is_ok() && seat.take_turn().is_ok());
+    assert!(
+        seat.take_turn(Standing::Enforced).is_ok() && seat.take_turn(Standing::Enforced).is_ok()
+    );
+}
+
+#[test]
+fn nobody_waits_for_a_turn_at_a_limit_in_the_shadow() {
+    let limit = limit("10/s", FleetMode::Shared, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+
+    for _ in 0..3 {
+        seat.end_turn(Some(false));
+        assert!(seat.take_turn(Standing::Shadow).is_ok());
+        assert!(seat.take_turn(Standing::Shadow).is_ok());
+    }
+}
+
+#[test]
+fn tokens_that_come_back_once_their_lease_is_over_are_known_to_be_lost() {
+    let limit = limit("10/s", FleetMode::Shared, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+
+    // As it was leased when they were spent.
+    assert!(!seat.give_back(&limit, &nobody(), By::Seat, Tick(1), 1));
+
+    let at_store = By::Store(Tick(0));
+    assert!(seat.give_back(&limit, &nobody(), at_store, Tick(1), 1));
+}
+
+#[test]
+fn who_waits_at_a_seat_that_is_dropped_is_told() {
+    let mode = FleetMode::Lease(LeasePlan::usual(100));
+    let limit = limit("100/s", mode, OnLoss::Closed);
+    let mut seat = Seat::new(0, &limit, Life(1), Tick(0));
+    let Here::Ask(bell) = take(&mut seat, &limit, 0) else {
+        panic!("it has nothing yet");
+    };
+    let mut bell = pin!(bell);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(bell.as_mut().poll(&mut context).is_pending());
+
+    seat.close(Tick(1), &mut Rng::new(1));
+
+    assert!(bell.as_mut().poll(&mut context).is_ready());
 }
 
 #[test]

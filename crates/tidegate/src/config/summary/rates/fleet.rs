@@ -70,10 +70,10 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
             Err(error) => format!("divided: not among {nodes} gateways, {error}"),
         },
         FleetMode::Aggregate(plan) => {
-            let per_s = u128::from(limit.rate.tokens) * 1_000_000 / u128::from(period_us);
-            let offered = u64::try_from(per_s)
-                .unwrap_or(u64::MAX)
-                .saturating_mul(OFFERED);
+            // Rounded up and at last: of a slow limit there is less than one a second.
+            let per_s = u128::from(limit.rate.tokens) * 1_000_000 * u128::from(OFFERED);
+            let offered = per_s.div_ceil(period_us.into());
+            let offered = u64::try_from(offered).unwrap_or(u64::MAX);
             let offered = unit.of(offered, whole.burst());
             let over = plan.overshoot(nodes, offered, DELAY_US);
             let most = unit.tokens(aggregate::worst_in(whole, over, period_us));
