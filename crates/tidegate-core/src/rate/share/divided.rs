@@ -47,6 +47,23 @@ impl Divided {
         }
     }
 
+    /// Like [`Self::take`], for [`super::OnLoss::Local`]: who went on with a part while the store was away keeps it until it has one
+    /// again. Otherwise the whole fleet would refuse everything once the store is back, for as long as all wait for each other.
+    pub fn take_through(
+        &self,
+        state: &mut Option<PartState>,
+        following: &Following,
+        now: Tick,
+        cost: u64,
+    ) -> Verdict {
+        match following.part(now) {
+            Part::Joining { .. } if following.last().is_some() => {
+                self.take_anyway(state, following, now, cost)
+            }
+            _ => self.take(state, following, now, cost),
+        }
+    }
+
     /// Like [`Self::take`], by the part that the node last had, also when its membership is over: for
     /// [`super::OnLoss::Local`]. Lost for a node that never had a part.
     pub fn take_anyway(
@@ -291,6 +308,33 @@ mod tests {
             .charge(&mut node.bucket, &node.following, now, u64::MAX);
         let later = Verdict::Short { wait_us: 1_100_000 };
         assert_eq!(node.take(12 * SECOND, 1), later);
+    }
+
+    #[test]
+    fn who_comes_back_from_an_outage_goes_on_with_its_part_until_it_has_one() {
+        let mut node = Node::of(4);
+        assert_eq!(node.take(12 * SECOND, 25), Verdict::Passed);
+        // Nobody has renewed for longer than a lease: all that are there join anew, and nobody has said yet that they follow.
+        let now = Tick(60 * SECOND);
+        for other in 0..4 {
+            node.roll.renew(now, Life(other), Epoch(0), LEASE);
+        }
+        let membership = node.roll.membership(now);
+        let part = node.following.take(now, now, &membership).unwrap();
+        assert!(matches!(part, Part::Joining { .. }), "{part:?}");
+
+        let refused = node.take(60 * SECOND, 1);
+        assert!(matches!(refused, Verdict::Short { .. }), "{refused:?}");
+        let through = |node: &mut Node, cost| {
+            let (divided, following) = (node.divided, &node.following);
+            divided.take_through(&mut node.bucket, following, now, cost)
+        };
+        assert_eq!(through(&mut node, 25), Verdict::Passed);
+        assert!(matches!(through(&mut node, 1), Verdict::Short { .. }));
+        // Who never had one waits.
+        let new = Following::new(Life(9), LEASE);
+        let verdict = node.divided.take_through(&mut None, &new, now, 1);
+        assert_eq!(verdict, Verdict::Lost);
     }
 
     #[test]

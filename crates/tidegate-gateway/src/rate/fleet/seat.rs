@@ -243,7 +243,10 @@ impl Seat {
             }
             (Way::Divided(state), Some(bucket)) => match &bucket.divided {
                 Some(divided) => {
-                    let verdict = divided.take(state, parts, now, cost);
+                    let verdict = match limit.plan.on_loss {
+                        OnLoss::Local => divided.take_through(state, parts, now, cost),
+                        OnLoss::Open | OnLoss::Closed => divided.take(state, parts, now, cost),
+                    };
                     (verdict, divided.remaining(state.as_ref(), parts, now))
                 }
                 None => (Verdict::Lost, 0),
