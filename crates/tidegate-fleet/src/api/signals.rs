@@ -63,6 +63,11 @@ fn signal(asked: &Object<'_>) -> Result<Posted, Problem> {
     })?;
     let value = asked.number_if_set("value")?;
     let limit = asked.number_if_set("limit")?;
+    if limit.is_none() && value.is_some_and(|value| value > 1.0) {
+        let detail =
+            "it is missing, and a value above 1 is no share of anything; say how much there is";
+        return Err(asked.bad("limit", detail.to_owned()));
+    }
     Ok(Posted {
         dimension,
         // A share is one of 1.

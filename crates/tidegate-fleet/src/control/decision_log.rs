@@ -4,7 +4,7 @@
 //! gone, and since every line stands for itself the others are none the worse.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -123,5 +123,48 @@ impl Writer {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    // A line that broke off, as on a full disk, is not to take the next one with it.
+    if ends_torn(path).unwrap_or(false) {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+/// Whether the file at `path` ends within a line. What cannot be looked at, as a pipe, does not.
+fn ends_torn(path: &Path) -> io::Result<bool> {
+    if !path.metadata()?.is_file() {
+        return Ok(false);
+    }
+    let mut file = File::open(path)?;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_broke_off_does_not_take_the_next_one_with_it() {
+        let name = format!("tidegate-decisions-{}.jsonl", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        for (before, after) in [
+            ("", ""),
+            ("{}\n", "{}\n"),
+            ("{}\n{\"ts\":1", "{}\n{\"ts\":1\n"),
+        ] {
+            std::fs::write(&path, before).unwrap();
+
+            drop(append(&path).unwrap());
+
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

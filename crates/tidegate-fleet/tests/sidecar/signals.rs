@@ -69,6 +69,10 @@ fn what_is_wrong_is_named() {
         "signals[0].value"
     );
     assert_eq!(
+        field(r#"{"source":"a","signals":[{"dimension":"threads","value":5}]}"#),
+        "signals[0].limit"
+    );
+    assert_eq!(
         field(r#"{"source":"a","signals":[{"dimension":"gc","worth":1}]}"#),
         "signals[0].worth"
     );
