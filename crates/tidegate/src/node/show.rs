@@ -180,8 +180,8 @@ pub(super) fn why(answer: &Value) -> String {
         ));
     } else if let Some(left) = left {
         say(format!(
-            "{:.0} % of it is left, smoothed: below 45 % a node is stressed, below 20 % twice it is saturated, and above \
-             55 % for six seconds it is healthy again.",
+            "{:.0} % of it is left, smoothed: unless [fleet.health] says otherwise, below 45 % a node is stressed, below 20 % \
+             twice it is saturated, and above 55 % for six seconds it is healthy again.",
             left * 100.0
         ));
     }
