@@ -26,7 +26,7 @@ const HEAD_BYTES_MAX: u32 = 16 * 1024;
 /// Calls that a client has taken back and we have not forgotten yet.
 const RESET_STREAMS_MAX: usize = 64;
 /// How long a client may take for what every client says first.
-const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(10);
+const FIRST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 /// How long that is (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
 /// How often it is looked whether all of it is there, once some of it is.

@@ -10,7 +10,7 @@ use crate::time::Mono;
 pub const CAPACITY_AGE_MAX: Duration = Duration::from_secs(3);
 /// Below this utilisation nothing can be told from what a node does: the reading is mostly grain.
 const UTILISATION_MIN: f64 = 0.02;
-/// Below this a reading is the less worth the less there is to do: one request more or less inside is a large part of it then.
+/// Below this an estimate is the less worth the less there is to do: one request more or less inside is a large part of it then.
 /// With few to share out it also matters least who gets them.
 const EFFORT_FULL: f64 = 0.2;
 
@@ -65,8 +65,8 @@ impl Load {
         self.utilisation.min(1.0) + self.error_ratio.clamp(0.0, 1.0)
     }
 
-    /// How much is to be made of it, 0 to 1.
-    fn worth(&self) -> f64 {
+    /// How much is to be made of what a node is believed to be able to do while it does no more than this, 0 to 1.
+    pub(super) fn worth(&self) -> f64 {
         (self.effort() / EFFORT_FULL).min(1.0)
     }
 }
@@ -92,15 +92,11 @@ impl Estimate {
         let fresh = load
             .filter(|load| now.since(load.at) <= CAPACITY_AGE_MAX)
             .filter(|load| before.is_none_or(|it| it.at < load.at));
-        match fresh.and_then(|load| Some((load.capacity_rps()?, load))) {
-            Some((rps, load)) => {
-                let known = before.map(|it| it.rps);
-                let read = known.map_or(rps, |known| known + load.worth() * (rps - known));
-                Some(Self {
-                    rps: smoothing.step(known, read),
-                    at: load.at,
-                })
-            }
+        match fresh.and_then(|load| Some((load.capacity_rps()?, load.at))) {
+            Some((rps, at)) => Some(Self {
+                rps: smoothing.step(before.map(|it| it.rps), rps),
+                at,
+            }),
             None => before,
         }
     }
@@ -181,28 +177,11 @@ mod tests {
 
     #[test]
     fn the_less_a_node_does_the_less_is_made_of_it() {
-        let smoothing = Smoothing::default();
-        let now = Mono::from_millis(2_000);
-        let after = |utilisation, error_ratio| {
-            let before = Estimate {
-                rps: 100.0,
-                at: Mono::from_millis(1_000),
-            };
-            let rps = 50.0 * (utilisation + error_ratio);
-            let load = load(rps, utilisation, error_ratio, 2_000);
-            let learnt = Estimate::learn(Some(before), &smoothing, now, Some(&load));
-            learnt.unwrap().rps.round()
-        };
+        let worth = |utilisation, error_ratio| load(10.0, utilisation, error_ratio, 0).worth();
 
-        assert_eq!(after(0.8, 0.0), 70.0);
-        assert_eq!(after(0.2, 0.0), 70.0);
-        assert_eq!(after(0.1, 0.0), 85.0);
-        assert_eq!(after(0.02, 0.0), 97.0);
-        assert_eq!(
-            after(0.02, 0.5),
-            70.0,
-            "who fails everything is known at once"
-        );
+        assert_eq!((worth(0.8, 0.0), worth(0.2, 0.0)), (1.0, 1.0));
+        assert_eq!((worth(0.1, 0.0), worth(0.0, 0.0)), (0.5, 0.0));
+        assert_eq!(worth(0.02, 0.5), 1.0, "who fails everything is believed");
     }
 
     #[test]

@@ -26,6 +26,6 @@ pub struct Decision {
 pub fn replay(settings: &Settings, decision: &Decision) -> Outcome {
     let mut memory = decision.before;
     let turn = memory.observe(settings, decision.at, &decision.input);
-    memory.draw(&decision.context);
+    memory.draw(&decision.input, &decision.context);
     memory.settle(decision.at, &decision.input, &decision.context, turn)
 }

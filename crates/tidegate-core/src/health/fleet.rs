@@ -243,7 +243,8 @@ impl Fleet {
             top: 0.0,
         };
         for (entry, &ruling) in self.entries.iter_mut().zip(&self.rulings) {
-            entry.memory.draw(&Context { ruling, ..context });
+            let input = entry.input();
+            entry.memory.draw(&input, &Context { ruling, ..context });
             context.top = context.top.max(entry.memory.pull.rps.unwrap_or(0.0));
         }
         for (entry, &ruling) in self.entries.iter_mut().zip(&self.rulings) {

@@ -153,11 +153,20 @@ impl Memory {
         self.estimate.map(|estimate| estimate.rps).or(median)
     }
 
+    /// What it is given traffic for: the less it does, the more it is taken to be as the others are in the middle. What is read of a
+    /// node that does little is grain; and by a low estimate alone it would go on doing little.
+    fn pulls(&self, input: &Input, median: Option<f64>) -> Option<f64> {
+        let capacity = self.capacity(median)?;
+        let worth = input.load.map_or(1.0, |load| load.worth());
+        let usual = median.unwrap_or(capacity);
+        Some(usual + worth * (capacity - usual))
+    }
+
     /// Moves its part of the traffic by one tick.
-    pub(super) fn draw(&mut self, context: &Context) {
+    pub(super) fn draw(&mut self, input: &Input, context: &Context) {
         let is_away = matches!(context.ruling, Ruling::Out | Ruling::Floor(_));
         let was_away = std::mem::replace(&mut self.is_away, is_away);
-        let capacity = self.capacity(context.median);
+        let capacity = self.pulls(input, context.median);
         let Some(capacity) = capacity.filter(|_| !is_away && self.is_heard()) else {
             self.pull = Pull::default();
             return;

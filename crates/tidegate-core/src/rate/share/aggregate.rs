@@ -145,6 +145,8 @@ pub struct Reporter {
     due: Tick,
     /// Whether the bucket was well filled at the last answer, so that it is news if it is not.
     well_filled: bool,
+    /// The store has said what is in it.
+    heard: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -173,7 +175,13 @@ impl Reporter {
             cut: now,
             due: now,
             well_filled: false,
+            heard: false,
         }
+    }
+
+    /// Whether the store has ever said what is in the bucket. Before that it is taken to be full.
+    pub const fn has_heard(&self) -> bool {
+        self.heard
     }
 
     /// What [`Self::take`] would say.
@@ -284,6 +292,7 @@ impl Reporter {
         let since = i128::from(self.spent) - i128::from(self.returned);
         owe(&self.whole, &mut self.known, now, since);
         self.well_filled = self.is_well_filled(now);
+        self.heard = true;
     }
 
     /// The report on its way was not answered in time. Whether the store has seen it nobody knows, so it

@@ -242,22 +242,25 @@ impl Inner {
         if let Some(refused) = self.known_refusal(want) {
             return refused;
         }
-        let hears_first = self.hears_first(want);
+        let on_loss = self.limit(want.limit).plan.on_loss;
+        let is_silent = self.is_silent(want);
         self.at_seat(want, |seat, now| {
-            if hears_first {
-                return seat.hear_first(now);
+            match on_loss {
+                OnLoss::Closed if is_silent => return seat.hear_first(now),
+                OnLoss::Local if is_silent && seat.has_nothing_to_go_on(now) => return Here::Lost,
+                _ => {}
             }
             let following = self.parts.following();
             seat.take(limit, &following, self.next_life(), now, want.cost)
         })
     }
 
-    /// Whether nothing may be spent before the store has answered: the limit is to let nothing pass without it, would go on by
-    /// what it knows or, of a key that is new here, by what it supposes, and the store has been silent for too long.
-    fn hears_first(&self, want: &Want) -> bool {
+    /// Whether the limit would go on by what it knows or, of a key that is new here, by what it supposes, though the store has been
+    /// silent for too long.
+    fn is_silent(&self, want: &Want) -> bool {
         let FleetPlan { mode, on_loss } = self.limit(want.limit).plan;
         matches!(mode, FleetMode::Aggregate(_))
-            && on_loss == OnLoss::Closed
+            && on_loss != OnLoss::Open
             && self.store.is_silent(tag_of(want.key), SILENCE_MAX)
     }
 

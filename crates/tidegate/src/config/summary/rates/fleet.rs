@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_core::rate::share::{OnLoss, aggregate, divided, lease};
+use tidegate_core::rate::share::aggregate::{self, AggregatePlan};
+use tidegate_core::rate::share::{OnLoss, divided, lease};
 use tidegate_core::rate::{BucketSpec, Rate, Spec};
 use tidegate_gateway::rate::{FleetMode, FleetPlan, LimitPlan};
 
@@ -36,7 +37,13 @@ pub(super) fn show(
     )?;
     let local = match plan.on_loss {
         OnLoss::Local => {
-            let most = divided::worst_apart(&whole, nodes, limit.rate.period_us);
+            let apart = divided::worst_apart(&whole, nodes, limit.rate.period_us);
+            // Until it is noticed that the store is silent.
+            let unnoticed = match plan.mode {
+                FleetMode::Aggregate(plan) => at_once(&whole, &plan, nodes),
+                _ => 0,
+            };
+            let most = apart.saturating_add(unnoticed);
             let most = limit.unit().tokens(most);
             format!(
                 "each goes on with its part: {nodes} gateways let at most {most} pass in any {}",
@@ -76,15 +83,23 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
             let offered = u64::try_from(offered).unwrap_or(u64::MAX);
             let offered = unit.of(offered, whole.burst());
             let over = plan.overshoot(nodes, offered, DELAY_US);
+            // Before anybody has reported anything.
+            let over = over.max(at_once(whole, &plan, nodes));
             let most = unit.tokens(aggregate::worst_in(whole, over, period_us));
             let over = unit.tokens(over);
             format!(
                 "aggregate, reports every {}: up to {over} more, {most} in any {words}, when {nodes} gateways are asked for \
-                 {OFFERED} times the rate; all of it is paid back",
+                 {OFFERED} times the rate, or for a burst each at once; all of it is paid back",
                 span(plan.every_us)
             )
         }
     }
+}
+
+/// What the others of `nodes` gateways let pass beyond the burst when all are asked for all of it at the same moment.
+fn at_once(whole: &BucketSpec, plan: &AggregatePlan, nodes: u32) -> u64 {
+    let each = whole.burst().min(plan.unreported_max);
+    each.saturating_mul(nodes.saturating_sub(1).into())
 }
 
 /// What a start costs where gateways have parts: they begin empty.
