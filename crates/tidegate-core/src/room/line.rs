@@ -339,6 +339,15 @@ impl Line {
         }
     }
 
+    /// Takes `place` out at once, as if its owner had been silent, or had not come; whether it was there.
+    pub(super) fn leave(&mut self, rules: &Rules, place: Place) -> bool {
+        if self.ready.score(place).is_some() {
+            self.miss(place, rules);
+            return true;
+        }
+        self.sleep(place).is_some()
+    }
+
     /// Takes back calls that nobody came for; how many. Forgets what no ticket can ask for any more.
     pub(super) fn settle(&mut self, now: Wall, rules: &Rules, most: usize) -> u64 {
         let overdue = self.ready.upto(millis(now), most);
