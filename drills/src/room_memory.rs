@@ -1,7 +1,7 @@
 //! What a million people who wait take in memory, in Redis and in a process, and what moving them on costs.
 //!
-//! Everybody has been heard of twice, the second time in an order that has nothing to do with when they came: a set that was
-//! only ever added to at its end is smaller than one that has lived.
+//! Everybody has been heard of twice, the second time in an order that has nothing to do with when they came: a set
+//! that was only ever added to at its end is smaller than one that has lived.
 
 use std::sync::Arc;
 use std::time::Duration;

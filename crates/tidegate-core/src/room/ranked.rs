@@ -7,8 +7,8 @@ const PIECE_MAX: usize = 512;
 
 /// A set of places that knows how many are before any of them without counting them one by one.
 ///
-/// It is in pieces of some hundred, none of them empty. To find, add or take out one is a search for its piece and one in it;
-/// a rank adds up the lengths of the pieces before, which are two thousand of a million places.
+/// It is in pieces of some hundred, none of them empty. To find, add or take out one is a search for its piece and one
+/// in it; a rank adds up the lengths of the pieces before, which are two thousand of a million places.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranked {
     pieces: Vec<Vec<Place>>,

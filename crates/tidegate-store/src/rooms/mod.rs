@@ -1,20 +1,24 @@
 //! Where waiting rooms are kept: who waits in which order, who was called, and who went in.
 //!
-//! What a room is and decides is [`tidegate_core::room`]; here is who remembers. [`RedisRooms`] does for a fleet, in two scripts;
-//! [`RoomTable`] in this process, with the [`Ledger`](tidegate_core::room::Ledger) itself. Both decide the same, each by its own clock.
+//! What a room is and decides is [`tidegate_core::room`]; here is who remembers. [`RedisRooms`] does for a fleet, in
+//! two scripts; [`RoomTable`] in this process, with the [`Ledger`](tidegate_core::room::Ledger) itself. Both decide the
+//! same, each by its own clock.
 //!
-//! A [`Room`] is asked by two kinds of callers. Gateways look after visitors: [`join`](Room::join) gives places, several at once; a place counts
-//! once its owner came back with it ([`beat`](Room::beat)), and whoever is heard of no more sleeps until the next beat, at the same place.
-//! One leader moves the line: it holds the lease that [`lead`](Room::lead) gives, shows its [`Fence`] with whatever it
-//! does ([`release`](Room::release), [`settle`](Room::settle), [`sweep`](Room::sweep)), and one that was paused meanwhile is refused ([`Denied::Deposed`]).
+//! A [`Room`] is asked by two kinds of callers. Gateways look after visitors: [`join`](Room::join) gives places,
+//! several at once; a place counts once its owner came back with it ([`beat`](Room::beat)), and whoever is heard of no
+//! more sleeps until the next beat, at the same place. One leader moves the line: it holds the lease that
+//! [`lead`](Room::lead) gives, shows its [`Fence`] with whatever it does ([`release`](Room::release),
+//! [`settle`](Room::settle), [`sweep`](Room::sweep)), and one that was paused meanwhile is refused
+//! ([`Denied::Deposed`]).
 //!
-//! Everybody says which epoch they mean and is told of another one ([`Denied::Epoch`]). A store that has lost a line, or a part of it, takes the
-//! epoch that it is asked for, calls nobody for a while ([`Denied::Settling`]), and has the line in its old order again when all have
-//! been heard of once: beats carry the place and the tier from a ticket, and may enter with them.
+//! Everybody says which epoch they mean and is told of another one ([`Denied::Epoch`]). A store that has lost a line,
+//! or a part of it, takes the epoch that it is asked for, calls nobody for a while ([`Denied::Settling`]), and has the
+//! line in its old order again when all have been heard of once: beats carry the place and the tier from a ticket, and
+//! may enter with them.
 //!
-//! Whoever gives a call up, or gets no answer, does not know whether it was done. All but two may be sent again as they are and do nothing a second
-//! time: another `join` gives other places, which costs nothing while nobody comes with the first; another `turn` is told
-//! which epoch it is.
+//! Whoever gives a call up, or gets no answer, does not know whether it was done. All but two may be sent again as they
+//! are and do nothing a second time: another `join` gives other places, which costs nothing while nobody comes with the
+//! first; another `turn` is told which epoch it is.
 
 mod embedded;
 mod redis;
@@ -105,8 +109,8 @@ impl Room {
     /// Which epoch it is in. A store that knows of none goes on with the one that is `known`, and its line settles; with
     /// `None` it begins one.
     ///
-    /// Whoever has seen a ticket of the room, or was told an epoch before, knows one: without it everybody who waits would
-    /// have to begin anew.
+    /// Whoever has seen a ticket of the room, or was told an epoch before, knows one: without it everybody who waits
+    /// would have to begin anew.
     pub async fn open(&self, known: Option<Epoch>, call: Call) -> Result<Epoch, RoomError> {
         match &self.store {
             RoomStore::Redis(on) => on.open(self, known, call).await,
@@ -142,8 +146,8 @@ impl Room {
         }
     }
 
-    /// Gives `count` places that follow each other, 1 to [`JOINS_MAX`]; the first of them. They count once their owners are
-    /// heard of.
+    /// Gives `count` places that follow each other, 1 to [`JOINS_MAX`]; the first of them. They count once their owners
+    /// are heard of.
     ///
     /// Panics at another count.
     pub async fn join(&self, epoch: Epoch, count: u64, call: Call) -> Result<Place, RoomError> {
@@ -156,8 +160,8 @@ impl Room {
         }
     }
 
-    /// These are heard of; what becomes of each, in their order. What they say is taken from tickets that we wrote: whoever
-    /// joins later stands behind all of them.
+    /// These are heard of; what becomes of each, in their order. What they say is taken from tickets that we wrote:
+    /// whoever joins later stands behind all of them.
     ///
     /// Panics at more than [`BEATS_MAX`].
     pub async fn beat(
@@ -194,8 +198,8 @@ impl Room {
         }
     }
 
-    /// Takes somebody out at once who does not want to wait, or was called and does not want to come; whether they were there. A beat brings
-    /// them back to where they were.
+    /// Takes somebody out at once who does not want to wait, or was called and does not want to come; whether they were
+    /// there. A beat brings them back to where they were.
     pub async fn leave(&self, epoch: Epoch, place: Place, call: Call) -> Result<bool, RoomError> {
         match &self.store {
             RoomStore::Redis(on) => on.leave(self, epoch, place, call).await,
@@ -246,8 +250,8 @@ impl Room {
         }
     }
 
-    /// Asks for the right to move the line, or to keep it, for `span` from now on. It is one lease for each room, in the same store
-    /// as the room, so that this knows at once when somebody else has it.
+    /// Asks for the right to move the line, or to keep it, for `span` from now on. It is one lease for each room, in
+    /// the same store as the room, so that this knows at once when somebody else has it.
     pub async fn lead(&self, node: &Node, span: Duration, call: Call) -> Result<Taken, StoreError> {
         let fleet = self.store.fleet();
         fleet.take_lease(&self.lease, node, span, call).await
