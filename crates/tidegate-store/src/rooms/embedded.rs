@@ -6,11 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use tidegate_core::room::{Denied, Ledger, RoomName};
 use tidegate_core::time::Wall;
 
-use super::{Room, RoomError, RoomStore};
+use super::{Room, RoomError};
 use crate::Fence;
 use crate::embedded::Embedded;
 use crate::error::StoreError;
-use crate::members::Fleet;
 
 /// Most rooms that a table keeps.
 pub const ROOMS_MAX: usize = 64;
@@ -32,6 +31,10 @@ impl RoomTable {
             store,
             rooms: Mutex::default(),
         }
+    }
+
+    pub(super) const fn store(&self) -> &Embedded {
+        &self.store
     }
 
     pub(super) fn with<T>(
@@ -62,15 +65,5 @@ impl RoomTable {
                 _ => does(ledger, now),
             }
         })
-    }
-}
-
-impl RoomStore {
-    /// Who may lead, where the rooms are.
-    pub(super) fn fleet(&self) -> Fleet {
-        match self {
-            Self::Redis(on) => Fleet::Redis(on.redis().clone()),
-            Self::Embedded(on) => Fleet::Embedded(on.store.clone()),
-        }
     }
 }

@@ -38,7 +38,7 @@ pub use self::redis::RedisRooms;
 
 use crate::error::StoreError;
 use crate::lease::Taken;
-use crate::members::Node;
+use crate::members::{Fleet, Node};
 use crate::{Call, Fence};
 
 /// Most places that are given at once.
@@ -96,6 +96,14 @@ impl RoomStore {
             name: name.clone(),
             lease: lease.expect("what a room may be called a lease may be"),
             rules,
+        }
+    }
+
+    /// Who may lead is known where the rooms are.
+    fn fleet(&self) -> Fleet {
+        match self {
+            Self::Redis(on) => Fleet::Redis(on.redis().clone()),
+            Self::Embedded(on) => Fleet::Embedded(on.store().clone()),
         }
     }
 }

@@ -122,7 +122,7 @@ struct Story {
     runtime: Runtime,
     rng: Rng,
     epoch: Epoch,
-    /// Everybody who was given a place in the epoch, with the tier of their ticket.
+    /// Everybody who was given a place in the epoch, with the tier of their ticket; and one who was not.
     places: BTreeMap<Place, Tier>,
     /// Those who went in, for as long as that is remembered.
     passed: BTreeSet<Place>,
@@ -152,7 +152,7 @@ impl Story {
                 .unwrap(),
             rng,
             epoch: Epoch(0),
-            places: BTreeMap::new(),
+            places: BTreeMap::from([(Place(0), Tier::Anonymous)]),
             passed: BTreeSet::new(),
             fence: 1,
             tick: 0,
@@ -184,9 +184,9 @@ impl Story {
 
     fn anybody(&mut self) -> Place {
         let at = self.rng.below(self.places.len().max(1) as u64) as usize;
-        // Now and then somebody who never got one.
+        // Now and then somebody who was never given one.
         let known = self.places.keys().nth(at).copied();
-        known.filter(|_| self.rng.below(50) > 0).unwrap_or(Place(3))
+        known.filter(|_| self.rng.below(50) > 0).unwrap_or(Place(0))
     }
 
     fn tier(&mut self) -> Tier {
@@ -410,7 +410,7 @@ impl Story {
             };
             assert!(next > old);
             self.epoch = next;
-            self.places.clear();
+            self.places = BTreeMap::from([(Place(0), Tier::Anonymous)]);
             self.passed.clear();
             let denied = Err(Denied::Epoch(next).into());
             assert_eq!(self.act_in(old, &Act::Join(1)), denied);
