@@ -169,11 +169,11 @@ mod tests {
         assert_eq!(hashed(&limit(tag, 7)), tag.as_str());
         let thing = Name::new("orders-db").unwrap();
         assert_eq!(hashed(&permits(&thing)), hashed(&permit_ends(&thing)));
-        let lease = Name::new("room/shop").unwrap();
+        let shop = Name::new("room/shop").unwrap();
         for key in [
-            lead(&lease),
-            room(&lease),
-            room_part(&lease, Epoch(7), "w1"),
+            lead(&shop),
+            room(&shop),
+            room_part(&shop, Epoch(7), "w1"),
         ] {
             assert_eq!(hashed(&key), "room/shop", "{key}");
         }
