@@ -170,11 +170,7 @@ mod tests {
         let thing = Name::new("orders-db").unwrap();
         assert_eq!(hashed(&permits(&thing)), hashed(&permit_ends(&thing)));
         let shop = Name::new("room/shop").unwrap();
-        for key in [
-            lead(&shop),
-            room(&shop),
-            room_part(&shop, Epoch(7), "w1"),
-        ] {
+        for key in [lead(&shop), room(&shop), room_part(&shop, Epoch(7), "w1")] {
             assert_eq!(hashed(&key), "room/shop", "{key}");
         }
         for key in [epoch(&uid), sessions(&uid), capsule(&uid)] {

@@ -126,6 +126,8 @@ struct Story {
     places: BTreeMap<Place, Tier>,
     /// Those who went in, for as long as that is remembered.
     passed: BTreeSet<Place>,
+    /// Those who were called last.
+    called: Vec<Place>,
     fence: u64,
     tick: u64,
     counts: BTreeMap<&'static str, u64>,
@@ -154,6 +156,7 @@ impl Story {
             epoch: Epoch(0),
             places: BTreeMap::from([(Place(0), Tier::Anonymous)]),
             passed: BTreeSet::new(),
+            called: Vec::new(),
             fence: 1,
             tick: 0,
             counts: BTreeMap::new(),
@@ -282,7 +285,9 @@ impl Story {
     }
 
     fn claim(&mut self) {
-        let place = self.anybody();
+        let at = self.rng.below(2 * self.called.len() as u64) as usize;
+        let called = self.called.get(at).copied();
+        let place = called.unwrap_or_else(|| self.anybody());
         match self.act(&Act::Claim(place)).unwrap() {
             Said::Claim(Claim::Passed { is_first: true, .. }) => {
                 self.count("claimed");
@@ -351,7 +356,11 @@ impl Story {
         let before = self.whereabouts();
         let said = self.act(&Act::Release(Fence(fence), calling));
         let after = self.whereabouts();
-        let count = called_in_order(&before, &after);
+        let called = called_in_order(&before, &after);
+        let count = called.len() as u64;
+        if count > 0 {
+            self.called = called;
+        }
         match said {
             Ok(Said::Released(_)) if tick <= self.tick => {
                 self.count("replayed");
@@ -412,12 +421,15 @@ impl Story {
             self.epoch = next;
             self.places = BTreeMap::from([(Place(0), Tier::Anonymous)]);
             self.passed.clear();
+            self.called.clear();
             let denied = Err(Denied::Epoch(next).into());
             assert_eq!(self.act_in(old, &Act::Join(1)), denied);
             self.count("turned");
             return;
         }
         self.executor.ask(&["FLUSHALL"]);
+        // Nothing is lost and back within a millisecond, in which a place might be given twice.
+        self.executor.now += 1;
         self.room = self.table.room(self.room.rules);
         self.passed.clear();
         (self.fence, self.tick) = (1, 0);
@@ -430,18 +442,18 @@ impl Story {
     }
 }
 
-/// How many were called in between. Each of them waited, and nobody of the same tier who came before waits still.
+/// Who was called in between. Each of them waited, and nobody of the same tier who came before waits still.
 fn called_in_order(
     before: &BTreeMap<Place, Whereabouts>,
     after: &BTreeMap<Place, Whereabouts>,
-) -> u64 {
-    let mut called = 0;
+) -> Vec<Place> {
+    let mut called = Vec::new();
     for (place, was) in before {
         let is_ready = |it: &Whereabouts| matches!(it, Whereabouts::Ready(_));
         if is_ready(was) || !is_ready(&after[place]) {
             continue;
         }
-        called += 1;
+        called.push(*place);
         let Whereabouts::Waiting(_) = was else {
             panic!("{place:?} was called, and was {was:?}")
         };
