@@ -42,6 +42,7 @@ mod limits_permits;
 mod limits_store_lost;
 mod limits_vectors;
 mod limits_windows;
+mod room_memory;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -101,6 +102,7 @@ const DRILLS: &[Drill] = &[
     limits_windows::DRILL,
     limits_keys::DRILL,
     limits_cost::DRILL,
+    room_memory::DRILL,
     health_runtimes::DRILL,
     health_agent_cost::DRILL,
     health_haproxy_leastconn::DRILL,

@@ -1,4 +1,4 @@
-//! The state that a fleet shares: sessions, rate limits, who is a member, who leads.
+//! The state that a fleet shares: sessions, rate limits, waiting rooms, who is a member, who leads.
 //!
 //! Two backends keep it: [`redis`] (Redis or Valkey: standalone, Sentinel, Cluster)
 //! and [`embedded`] (in process, one file). [`SessionStore`] is either of them and
@@ -10,6 +10,7 @@ pub mod embedded;
 pub mod limits;
 pub mod permits;
 pub mod redis;
+pub mod rooms;
 
 mod background;
 mod beacons;

@@ -3,7 +3,7 @@
 use super::line::{Beat, Beaten, Census, Claim, Found, Line, Rules, Swept};
 use super::order::Order;
 use super::place::millis;
-use super::{Epoch, Place, Tier};
+use super::{Epoch, Phase, Place, Tier};
 use crate::time::Wall;
 
 /// Most that are called, swept or settled at once.
@@ -20,6 +20,8 @@ pub struct Ledger {
     /// The last tick of that leader, and what it called.
     tick: u64,
     called: u64,
+    /// What an operator has set. It outlives an epoch.
+    phase: Option<Phase>,
     line: Option<Line>,
 }
 
@@ -42,6 +44,8 @@ pub enum Denied {
         /// How many are in it again.
         alive: u64,
     },
+    /// Nobody is called in this phase.
+    Phase(Phase),
 }
 
 /// What a leader has called.
@@ -88,6 +92,23 @@ impl Ledger {
         Ok(next)
     }
 
+    /// What an operator has set the room to; `None` if nobody has, or if it was forgotten: then what is configured holds.
+    pub const fn phase(&self) -> Option<Phase> {
+        self.phase
+    }
+
+    /// Sets what the room does from now on, and says what it did. Whoever was called by then may still come.
+    pub fn set_phase(
+        &mut self,
+        now: Wall,
+        rules: &Rules,
+        epoch: Epoch,
+        phase: Option<Phase>,
+    ) -> Result<Option<Phase>, Denied> {
+        self.at(now, rules, epoch)?;
+        Ok(std::mem::replace(&mut self.phase, phase))
+    }
+
     /// Gives `count` places that follow each other; the first of them. They count once their owners are heard of.
     pub fn join(
         &mut self,
@@ -125,6 +146,18 @@ impl Ledger {
         tier: Tier,
     ) -> Result<bool, Denied> {
         Ok(self.at(now, rules, epoch)?.promote(place, tier))
+    }
+
+    /// Takes somebody out who says that they do not want to wait: at once they are nobody that others wait behind, and a
+    /// call to them has come back. Whether they were there. They keep their place like everybody who is not heard of.
+    pub fn leave(
+        &mut self,
+        now: Wall,
+        rules: &Rules,
+        epoch: Epoch,
+        place: Place,
+    ) -> Result<bool, Denied> {
+        Ok(self.at(now, rules, epoch)?.leave(rules, place))
     }
 
     /// Lets in somebody who was called, once.
@@ -193,6 +226,9 @@ impl Ledger {
                 count: self.called,
                 slept: 0,
             });
+        }
+        if let Some(phase) = self.phase.filter(|phase| !phase.releases()) {
+            return Err(Denied::Phase(phase));
         }
         let line = self.at(now, rules, epoch)?;
         let (left_ms, alive) = (line.settles(now), line.alive());

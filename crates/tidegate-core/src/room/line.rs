@@ -1,9 +1,10 @@
 //! The line of one epoch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::order::Order;
 use super::place::millis;
+use super::ranked::Ranked;
 use super::scored::Scored;
 use super::{Epoch, Place, Stage, Tier};
 use crate::time::Wall;
@@ -152,7 +153,7 @@ pub(super) struct Line {
     last: Place,
     /// Nobody is called before this.
     settles_ms: u64,
-    waiting: [BTreeSet<Place>; Tier::COUNT],
+    waiting: [Ranked; Tier::COUNT],
     /// When somebody who waits was heard of last.
     alive: Scored,
     /// Until when somebody may go in.
@@ -240,7 +241,7 @@ impl Line {
     pub(super) fn promote(&mut self, place: Place, tier: Tier) -> bool {
         match self.tier(place) {
             Some(there) if tier < there => {
-                self.waiting[there.index()].remove(&place);
+                self.waiting[there.index()].remove(place);
                 self.waiting[tier.index()].insert(place)
             }
             _ => false,
@@ -282,10 +283,7 @@ impl Line {
         until_ms: u64,
     ) -> Called {
         let look = count as usize + SLACK;
-        let heads = [0, 1, 2].map(|index: usize| {
-            let first = self.waiting[index].iter().take(look);
-            first.copied().collect::<Vec<_>>()
-        });
+        let heads = [0, 1, 2].map(|index: usize| self.waiting[index].first(look));
         let mut at = [0; Tier::COUNT];
         let mut called = Called {
             released: 0,
@@ -304,7 +302,7 @@ impl Line {
                 called.slept += 1;
                 continue;
             }
-            self.waiting[tier.index()].remove(&place);
+            self.waiting[tier.index()].remove(place);
             self.alive.remove(place);
             self.ready.put(place, until_ms);
             called.released += 1;
@@ -339,6 +337,15 @@ impl Line {
         }
     }
 
+    /// Takes `place` out at once, as if its owner had been silent, or had not come; whether it was there.
+    pub(super) fn leave(&mut self, rules: &Rules, place: Place) -> bool {
+        if self.ready.score(place).is_some() {
+            self.miss(place, rules);
+            return true;
+        }
+        self.sleep(place).is_some()
+    }
+
     /// Takes back calls that nobody came for; how many. Forgets what no ticket can ask for any more.
     pub(super) fn settle(&mut self, now: Wall, rules: &Rules, most: usize) -> u64 {
         let overdue = self.ready.upto(millis(now), most);
@@ -359,14 +366,11 @@ impl Line {
     }
 
     pub(super) fn census(&self, now: Wall, aged: Place) -> Census {
-        let marks = |tier: &BTreeSet<Place>| {
-            let step = mark_step(tier.len() as u64) as usize;
-            tier.iter().step_by(step).copied().collect()
-        };
-        let older = self.waiting.iter().map(|tier| tier.range(..aged).count());
+        let marks = |tier: &Ranked| tier.marks(mark_step(tier.len() as u64) as usize);
+        let older = self.waiting.iter().map(|tier| tier.below(aged));
         Census {
             waiting: [0, 1, 2].map(|index: usize| self.waiting[index].len() as u64),
-            aged: older.sum::<usize>() as u64,
+            aged: older.sum(),
             ready: self.ready.len() as u64,
             tallies: self.tallies,
             settles_ms: self.settles(now),
@@ -388,7 +392,7 @@ impl Line {
         let there = self.tier(place);
         let bounds = order.bounds(there.unwrap_or(tier), place);
         let before = bounds.iter().zip(&self.waiting);
-        let ahead = before.map(|(bound, tier)| tier.range(..bound).count() as u64);
+        let ahead = before.map(|(bound, tier)| tier.below(*bound));
         Found {
             whereabouts: there.map_or(Whereabouts::Absent, Whereabouts::Waiting),
             ahead: ahead.sum(),
@@ -404,7 +408,7 @@ impl Line {
 
     fn tier(&self, place: Place) -> Option<Tier> {
         let mut all = Tier::ALL.into_iter();
-        all.find(|tier| self.waiting[tier.index()].contains(&place))
+        all.find(|tier| self.waiting[tier.index()].contains(place))
     }
 
     fn count(&self) -> u64 {
@@ -414,7 +418,7 @@ impl Line {
     fn sleep(&mut self, place: Place) -> Option<Tier> {
         self.alive.remove(place);
         let tier = self.tier(place)?;
-        self.waiting[tier.index()].remove(&place);
+        self.waiting[tier.index()].remove(place);
         self.tallies.slept += 1;
         Some(tier)
     }

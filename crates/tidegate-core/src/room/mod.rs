@@ -23,6 +23,7 @@ mod pace;
 mod phase;
 mod place;
 mod positions;
+mod ranked;
 mod release;
 mod scored;
 mod stage;

@@ -59,11 +59,16 @@ impl Order {
         })
     }
 
-    fn credit(&self, tier: Tier) -> i64 {
+    /// So many milliseconds each tier counts as if it had come earlier; none where tiers go strictly by turns.
+    pub fn credits_ms(&self) -> [u64; Tier::COUNT] {
         match self {
-            Self::Strict => 0,
-            Self::Credit(ms) => (ms[tier.index()].min(CREDIT_MAX_MS) * SEQUENCES) as i64,
+            Self::Strict => [0; Tier::COUNT],
+            Self::Credit(ms) => ms.map(|ms| ms.min(CREDIT_MAX_MS)),
         }
+    }
+
+    fn credit(&self, tier: Tier) -> i64 {
+        (self.credits_ms()[tier.index()] * SEQUENCES) as i64
     }
 }
 

@@ -124,7 +124,12 @@ impl Embedded {
     }
 
     pub(crate) fn is_latest(&self, name: &Name, fence: Fence) -> bool {
-        self.with(|state, _| state.circle.fence(name) == Some(fence.0))
+        self.latest_fence(name) == Some(fence)
+    }
+
+    /// The fence of whoever holds the lease `name`, or held it last.
+    pub(crate) fn latest_fence(&self, name: &Name) -> Option<Fence> {
+        self.with(|state, _| state.circle.fence(name).map(Fence))
     }
 }
 

@@ -181,6 +181,11 @@ impl Embedded {
         }
     }
 
+    /// The store's now.
+    pub(crate) fn now(&self) -> Wall {
+        self.shared().now()
+    }
+
     fn shared(&self) -> &Shared {
         &self.owner.shared
     }

@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use tidegate_core::room::Epoch;
 use tidegate_core::session::{Name, SessionId, SlotTag, Uid, layout};
 
 use crate::ends::bucket_of;
@@ -71,7 +72,7 @@ pub(super) const VERDICTS: &str = "tg:hv:{fleet}";
 pub(super) const ORDERS: &str = "tg:ho:{fleet}";
 
 /// Who holds a lease.
-pub(super) fn lead(name: &Name) -> String {
+pub(crate) fn lead(name: &Name) -> String {
     format!("tg:lead:{{{name}}}")
 }
 
@@ -96,6 +97,17 @@ pub(crate) fn permits(thing: &Name) -> String {
 /// When the leases of these are over.
 pub(crate) fn permit_ends(thing: &Name) -> String {
     format!("tg:pe:{{{thing}}}")
+}
+
+/// A room: which epoch it is in, and what else there is one of. `lease` is what its leader holds, so that both are in one
+/// slot.
+pub(crate) fn room(lease: &Name) -> String {
+    format!("tg:r:{{{lease}}}")
+}
+
+/// A part of a room's line in `epoch`.
+pub(crate) fn room_part(lease: &Name, epoch: Epoch, part: &str) -> String {
+    format!("tg:r:{{{lease}}}:{}:{part}", epoch.0)
 }
 
 fn with_digits(mut name: String, key: u128) -> String {
@@ -157,6 +169,10 @@ mod tests {
         assert_eq!(hashed(&limit(tag, 7)), tag.as_str());
         let thing = Name::new("orders-db").unwrap();
         assert_eq!(hashed(&permits(&thing)), hashed(&permit_ends(&thing)));
+        let shop = Name::new("room/shop").unwrap();
+        for key in [lead(&shop), room(&shop), room_part(&shop, Epoch(7), "w1")] {
+            assert_eq!(hashed(&key), "room/shop", "{key}");
+        }
         for key in [epoch(&uid), sessions(&uid), capsule(&uid)] {
             assert_eq!(hashed(&key), "%7B%7Da%7D%25b", "{key}");
         }

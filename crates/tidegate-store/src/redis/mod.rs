@@ -34,11 +34,12 @@ pub use plan::{Address, Arrangement, BadAddress, Credentials, LanePlan, RedisPla
 pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
 pub(crate) use keys::{
-    DIVIDERS, LIMIT_SECRET, limit as limit_key, limit_speakers, permit_ends, permits,
+    DIVIDERS, LIMIT_SECRET, lead, limit as limit_key, limit_speakers, permit_ends, permits, room,
+    room_part,
 };
 pub(crate) use replies::Elements;
 pub(crate) use script::Run;
-pub(crate) use scripts::{DIVIDE, LIMIT, PERMITS, SHARE};
+pub(crate) use scripts::{DIVIDE, LIMIT, PERMITS, ROOM, ROOM_LEAD, SHARE};
 pub(crate) use servers::{Lane, Servers};
 
 use crate::background::Background;

@@ -121,7 +121,7 @@ impl Elements {
     }
 
     /// The elements of the next one.
-    pub(super) fn nested(&mut self) -> Result<Self, StoreError> {
+    pub(crate) fn nested(&mut self) -> Result<Self, StoreError> {
         let nested = self.rest.next().ok_or_else(|| self.odd())?;
         Self::of(self.script, nested)
     }

@@ -47,6 +47,10 @@ pub(super) static RAISE: Installed =
     LazyLock::new(|| Script::new("raise", include_str!("scripts/raise.lua")));
 pub(super) static REARM: Installed =
     LazyLock::new(|| Script::new("rearm", include_str!("scripts/rearm.lua")));
+pub(crate) static ROOM: Installed =
+    LazyLock::new(|| Script::new("room", include_str!("scripts/room.lua")));
+pub(crate) static ROOM_LEAD: Installed =
+    LazyLock::new(|| Script::new("room_lead", include_str!("scripts/room_lead.lua")));
 pub(super) static ROTATE: Installed =
     LazyLock::new(|| Script::new("rotate", include_str!("scripts/rotate.lua")));
 pub(crate) static SHARE: Installed =

@@ -403,6 +403,52 @@ fn so_many_may_wait_and_no_more() {
 }
 
 #[test]
+fn who_leaves_is_out_at_once_and_may_come_back_to_the_same_place() {
+    let mut room = Room::open();
+    let (first, second) = (room.waits(ANY), room.waits(ANY));
+    let leave = |room: &mut Room, place| {
+        let now = room.now();
+        room.ledger.leave(now, &RULES, room.epoch, place).unwrap()
+    };
+
+    assert!(leave(&mut room, first));
+    assert!(!leave(&mut room, first));
+    assert_eq!(room.find(ANY, second).1, 0);
+    assert_eq!(room.beat(first, ANY), Beaten::Waiting(ANY));
+    assert_eq!(room.find(ANY, second).1, 1);
+
+    // Who was called and leaves gives the call back.
+    room.release(1);
+    assert!(leave(&mut room, first));
+    let census = room.census();
+    assert_eq!((census.ready, census.tallies.returned), (0, 1));
+    assert_eq!(room.claim(first), Claim::Early);
+}
+
+#[test]
+fn nobody_is_called_while_an_operator_holds_the_room_and_the_epoch_does_not_end_it() {
+    let mut room = Room::open();
+    let place = room.waits(ANY);
+    let set = |room: &mut Room, phase| {
+        let now = room.now();
+        let ledger = &mut room.ledger;
+        ledger.set_phase(now, &RULES, room.epoch, phase).unwrap()
+    };
+
+    assert_eq!(set(&mut room, Some(Phase::Hold)), None);
+    let calling = room.calling(1);
+    let held = Err(Denied::Phase(Phase::Hold));
+    assert_eq!(room.release_as(1, &calling), held);
+    let now = room.now();
+    room.epoch = room.ledger.turn(now, &RULES, room.epoch).unwrap();
+    assert_eq!(room.ledger.phase(), Some(Phase::Hold));
+
+    assert_eq!(room.beat(place, ANY), Beaten::Waiting(ANY));
+    assert_eq!(set(&mut room, None), Some(Phase::Hold));
+    assert_eq!(room.release_as(1, &calling).unwrap().count, 1);
+}
+
+#[test]
 fn what_no_ticket_can_ask_for_is_forgotten() {
     let mut room = Room::open();
     let (came, missed) = (room.waits(ANY), room.waits(ANY));
