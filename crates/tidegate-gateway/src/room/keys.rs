@@ -18,6 +18,7 @@ use ring::signature::{
 use sha2::{Digest as _, Sha256};
 use tidegate_core::time::Wall;
 
+use super::pass::PASS_TYPE;
 use super::spelling::{read, spelt};
 
 /// For so many seconds at least a key is public before it signs: as long as anybody may keep a set of keys.
@@ -220,7 +221,7 @@ impl Keys {
 impl Key {
     pub(super) fn new(kid: String, times: Times, material: Material) -> Self {
         let algorithm = material.algorithm().name();
-        let head = format!("{{\"alg\":\"{algorithm}\",\"kid\":\"{kid}\",\"typ\":\"tg-pass+jwt\"}}");
+        let head = format!("{{\"alg\":\"{algorithm}\",\"kid\":\"{kid}\",\"typ\":\"{PASS_TYPE}\"}}");
         let mut print = [0; 8];
         print.copy_from_slice(&material.hash()[..8]);
         Self {
@@ -236,7 +237,7 @@ impl Key {
         self.material.algorithm()
     }
 
-    /// The signature of `message`, and how many of the bytes it is.
+    /// A signature of `message`.
     pub(super) fn sign(&self, message: &[u8]) -> Vec<u8> {
         match &self.material {
             Material::Secret(secret) => tag(&secret.pass, &[message]).to_vec(),
