@@ -58,6 +58,9 @@ impl Checks {
                 tokens,
                 period_us: 1_000_000,
             };
+            if tokens == 0 {
+                return Err(SpecError::RateZero);
+            }
             let burst = Some(tokens.saturating_mul(2));
             let spec = Spec::new(Counting::Bucket, rate, burst)?;
             for algorithm in Algorithm::ALL {
@@ -151,11 +154,10 @@ mod tests {
 
     #[test]
     fn what_never_has_room_for_one_signature_is_no_plan() {
-        let plan = ChecksPlan {
-            network_us: 49,
-            ..PLAN
-        };
+        for network_us in [0, 49] {
+            let plan = ChecksPlan { network_us, ..PLAN };
 
-        assert!(Checks::new(plan).is_err());
+            assert!(Checks::new(plan).is_err(), "{network_us}");
+        }
     }
 }

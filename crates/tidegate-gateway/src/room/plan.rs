@@ -55,6 +55,9 @@ pub enum BadTokens {
     /// There are no budgets, or too many.
     #[error("`budgets` has {0} classes: 1 to 256 are right")]
     Classes(usize),
+    /// Nobody with a pass of this class would get in.
+    #[error("number {0} of `budgets` lets nothing in: `in_flight` and `per_second` are 1 or more")]
+    Nothing(usize),
     /// A budget or a bound of checks cannot be kept.
     #[error("a budget or a bound of checks cannot be kept: {0}")]
     Rate(SpecError),
@@ -88,6 +91,10 @@ impl TokensPlan {
         }
         if !(1..=256).contains(&self.budgets.len()) {
             return Err(BadTokens::Classes(self.budgets.len()));
+        }
+        let is_nothing = |budget: &Budget| budget.in_flight == 0 || budget.per_second == 0;
+        if let Some(at) = self.budgets.iter().position(is_nothing) {
+            return Err(BadTokens::Nothing(at + 1));
         }
         Ok(())
     }

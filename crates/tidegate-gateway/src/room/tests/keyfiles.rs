@@ -297,6 +297,11 @@ fn a_plan_that_cannot_be_kept_is_refused_with_what_it_is() {
     );
     let classes = refused(|plan| plan.budgets.clear());
     assert!(classes.starts_with("`budgets` has 0 classes"), "{classes}");
+    let nothing = refused(|plan| plan.budgets[0].in_flight = 0);
+    assert!(
+        nothing.starts_with("number 1 of `budgets` lets nothing in"),
+        "{nothing}"
+    );
     let rate = refused(|plan| plan.budgets[0].burst = 0);
     assert!(
         rate.starts_with("a budget or a bound of checks cannot be kept: "),
