@@ -43,6 +43,7 @@ mod limits_store_lost;
 mod limits_vectors;
 mod limits_windows;
 mod room_memory;
+mod room_tokens;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -114,6 +115,7 @@ const DRILLS: &[Drill] = &[
     health_jvm::DRILL,
     health_dependency::DRILL,
     health_figures::DRILL,
+    room_tokens::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,

@@ -15,6 +15,7 @@ pub mod own;
 pub mod plan;
 pub mod rate;
 pub mod request;
+pub mod room;
 pub mod serve;
 pub mod session;
 pub mod slot;

@@ -10,6 +10,12 @@ pub const TIDEGATE_CLASS: HeaderName = HeaderName::from_static("tidegate-class")
 pub const TIDEGATE_REASON: HeaderName = HeaderName::from_static("tidegate-reason");
 /// What becomes of trying again, by whoever may say so.
 pub const TIDEGATE_RETRY: HeaderName = HeaderName::from_static("tidegate-retry");
+/// A place in a waiting room's line, from an application that keeps no cookies.
+pub const TIDEGATE_TICKET: HeaderName = HeaderName::from_static("tidegate-ticket");
+/// The pass of somebody whom a waiting room let in, from such an application.
+pub const TIDEGATE_PASS: HeaderName = HeaderName::from_static("tidegate-pass");
+/// The secret of a device that a pass may be tied to, from such an application.
+pub const TIDEGATE_DEVICE: HeaderName = HeaderName::from_static("tidegate-device");
 /// Which attempt at the same thing this is, the first being 1.
 pub const TIDEGATE_ATTEMPT: HeaderName = HeaderName::from_static("tidegate-attempt");
 /// The same as Envoy puts it.

@@ -289,9 +289,15 @@ fn every_drill_is_in_the_book_of_drills() {
     let book = read("docs/drills.md");
     for source in rust_sources() {
         let name = source.path.file_stem().unwrap().to_str().unwrap();
-        let subject = ["gateway_", "health_", "limiter_", "limits_", "sessions_"]
-            .iter()
-            .any(|subject| name.starts_with(subject));
+        let subjects = [
+            "gateway_",
+            "health_",
+            "limiter_",
+            "limits_",
+            "room_",
+            "sessions_",
+        ];
+        let subject = subjects.iter().any(|subject| name.starts_with(subject));
         if source.path.starts_with("drills/src") && subject {
             let drill = name.replace('_', "-");
             assert!(

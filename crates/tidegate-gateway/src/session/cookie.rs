@@ -119,7 +119,17 @@ pub(crate) fn line(
     value: &str,
     life: Option<Duration>,
 ) -> HeaderValue {
-    let secure = match plan.cookies.transport() {
+    cookie_line(plan.cookies.transport(), name, value, life)
+}
+
+/// What sets a cookie, of sessions or not.
+pub(crate) fn cookie_line(
+    transport: Transport,
+    name: &str,
+    value: &str,
+    life: Option<Duration>,
+) -> HeaderValue {
+    let secure = match transport {
         Transport::Tls => "; Secure",
         Transport::Insecure => "",
     };

@@ -97,7 +97,8 @@ pub(crate) fn redact(headers: &mut HeaderMap, plan: &SessionPlan) {
     }
 }
 
-fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+/// The names and values in a `Cookie` line.
+pub(crate) fn cookies(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     pairs(line).map(split)
 }
 

@@ -26,8 +26,8 @@ pub use plan::{
 };
 
 pub(crate) use claim::Claim;
-pub(crate) use cookie::take_out_foreign;
+pub(crate) use cookie::{cookie_line, take_out_foreign};
 pub(crate) use guest::{Guest, Known};
-pub(crate) use jar::redact;
+pub(crate) use jar::{cookies, redact};
 pub(crate) use orders::{Orders, Settled};
 pub use outcome::{BadCookie, CookieSet, Done, Dropped, Outcome};
