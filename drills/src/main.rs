@@ -42,6 +42,8 @@ mod limits_permits;
 mod limits_store_lost;
 mod limits_vectors;
 mod limits_windows;
+mod room_estimate;
+mod room_ghosts;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -128,6 +130,8 @@ const DRILLS: &[Drill] = &[
     sessions_lifetimes::DRILL,
     sessions_expiry::DRILL,
     health_control_loop::DRILL,
+    room_estimate::DRILL,
+    room_ghosts::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.
