@@ -19,6 +19,8 @@ pub const BEAT_MAX: Duration = Duration::from_secs(300);
 const ASKS: u32 = 20;
 /// Nobody is told to ask later than after this part of their wait, as long as there is any other way.
 const PART: f64 = 0.5;
+/// First polls are spread over no less than this, or half of the wait.
+const FIRST: Duration = Duration::from_secs(60);
 /// Two beats may be late or lost, and a page in the background wakes once a minute.
 const GRACE_BEATS: f64 = 2.2;
 const GRACE: Duration = Duration::from_secs(60);
@@ -106,34 +108,47 @@ impl Governor {
     }
 
     fn intervals(&self, groups: &[Group], joining: f64) -> (Duration, Duration) {
-        let last = groups.last().and_then(|group| group.wait);
-        let coming = (joining * COMING, last);
-        let known = groups.iter().map(|it| (it.count as f64, it.wait));
-        let groups: Vec<_> = known.chain([coming]).collect();
         let polls = self.budget.polls.max(1e-3);
-        // Everybody who comes asks for a first time, whatever they do later.
-        let polls = polls - joining.min(NEWCOMERS_MAX * polls);
-        let all: f64 = groups.iter().map(|(count, _)| count).sum();
-        // With that for everybody, they ask as often as they may.
-        let most = all / polls;
-        let asked = |stretch: f64, floor: f64| -> f64 {
-            let each = groups.iter();
-            each.map(|(count, wait)| count / interval(*wait, stretch, floor))
-                .sum()
-        };
-        let fits = |stretch, floor| asked(stretch, floor) <= polls;
-        let mut fitting = (0..DOUBLINGS).map(|times| most * f64::from(1_u32 << times));
-        let (stretch, floor) = if fits(0.0, 0.0) {
-            (0.0, 0.0)
-        } else if let Some(upto) = fitting.find(|upto| fits(*upto, 0.0)) {
-            (least(upto, |stretch| fits(stretch, 0.0)), 0.0)
-        } else {
-            (most, least(most, |floor| fits(most, floor)))
-        };
+        let known = groups.iter().map(|it| (it.count as f64, it.wait));
+        let mut groups: Vec<_> = known.collect();
+        let (mut stretch, floor) = shared(&groups, polls);
+        if joining > 0.0 {
+            // Everybody who comes asks for a first time, and from then on with the others.
+            let left = polls - joining.min(NEWCOMERS_MAX * polls);
+            let last = groups.last().and_then(|(_, wait)| *wait);
+            groups.push((joining * COMING, last));
+            let most = BEAT_MAX.as_secs_f64();
+            let ahead = match shared(&groups, left) {
+                (ahead, 0.0) => ahead.min(most),
+                // There is not enough for all of them. They will wait longer than those who are there now.
+                _ => most,
+            };
+            stretch = stretch.max(ahead);
+        }
         (
             Duration::from_secs_f64(stretch),
             Duration::from_secs_f64(floor),
         )
+    }
+}
+
+/// The least stretch and floor with which so many who wait so long ask no more than `polls` per second.
+fn shared(groups: &[(f64, Option<Duration>)], polls: f64) -> (f64, f64) {
+    let asked = |stretch: f64, floor: f64| -> f64 {
+        let each = groups.iter();
+        each.map(|(count, wait)| count / interval(*wait, stretch, floor))
+            .sum()
+    };
+    let fits = |stretch, floor| asked(stretch, floor) <= polls;
+    // With that for everybody, they ask as often as they may.
+    let most = groups.iter().map(|(count, _)| count).sum::<f64>() / polls;
+    let mut fitting = (0..DOUBLINGS).map(|times| most * f64::from(1_u32 << times));
+    if fits(0.0, 0.0) {
+        (0.0, 0.0)
+    } else if let Some(upto) = fitting.find(|upto| fits(*upto, 0.0)) {
+        (least(upto, |stretch| fits(stretch, 0.0)), 0.0)
+    } else {
+        (most, least(most, |floor| fits(most, floor)))
     }
 }
 
@@ -144,9 +159,11 @@ impl Policy {
     }
 
     /// How long after it was shown a page asks for the first time: at any time of the first interval, so that those which
-    /// were all shown at once ask no more often than they do later.
+    /// were all shown at once ask no more often than they do later. Before it is known how many they are, that is a minute
+    /// at least, or half of their wait: a page knows what it has just been shown.
     pub fn first(&self, wait: Option<Duration>, chance: f64) -> Duration {
-        self.interval(wait).mul_f64(chance)
+        let spread = wait.map_or(FIRST, |wait| wait.mul_f64(PART).min(FIRST));
+        self.interval(wait).max(spread).mul_f64(chance)
     }
 
     fn interval(&self, wait: Option<Duration>) -> Duration {

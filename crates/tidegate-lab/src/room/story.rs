@@ -112,7 +112,7 @@ impl Story {
         order: Order::Strict,
         crowd: Crowd::USUAL,
         first: 5_000.0,
-        coming: 6.6,
+        coming: 7.0,
         rate: 4.0,
         ramp: None,
         dip: None,

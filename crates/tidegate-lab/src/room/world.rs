@@ -1,18 +1,19 @@
 //! The room, second by second.
 
+mod looks;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_core::room::{
-    self, Band, Beat, Beaten, Bounds, Budget, Calling, Census, Claim, Epoch, Glance, Governor,
-    Group, Ledger, Load, Look, Outlook, Place, Policy, Positions, Release, Rules, Tier,
-    Whereabouts,
+    self, Band, Beat, Beaten, Bounds, Budget, Calling, Claim, Epoch, Governor, Ledger, Load, Look,
+    Outlook, Place, Policy, Release, Rules, Tier, Whereabouts,
 };
 use tidegate_core::time::{Mono, Wall};
 
-use super::formulas::{Asked, Formula, Formulas};
+use super::formulas::Formulas;
 use super::people::{Draws, Person, Stage};
-use super::record::{Counted, Passed, Record, Told};
+use super::record::{Passed, Record, Told};
 use super::story::Story;
 use super::watched::Watched;
 
@@ -31,13 +32,13 @@ const CLAIM_S: u64 = 120;
 const COMES_S: (u64, u64) = (1, 12);
 /// Seconds until a browser has the page and comes back with the cookie.
 const RETURNS_S: u64 = 2;
+/// Ticks of the leader in a second.
+const TICKS: u64 = 4;
 const SWEEP_EVERY_S: u64 = 5;
 /// Longer than anything lasts here.
 const NEVER_MS: u64 = 1 << 40;
 /// The leader counts the line and tells waits.
 const LOOK_EVERY_S: u64 = 10;
-/// So many places all over the line are told a wait.
-const TOLD_AT_ONCE: usize = 24;
 /// Beats per second; with some thousands who wait that is one in a minute and a half.
 const BEATS: f64 = 40.0;
 /// More than a fleet will ever have to spare: what bounds the rate is the story.
@@ -144,6 +145,11 @@ impl<'a> World<'a> {
     }
 
     fn second(&mut self) {
+        let by = (self.epoch, FENCE);
+        let settled = self
+            .ledger
+            .settle(self.wall(), &RULES, by, room::RELEASE_MAX);
+        self.record.returned += settled.unwrap_or_default();
         for (who, act) in std::mem::take(&mut self.acts[self.now as usize]) {
             self.act(who, act);
         }
@@ -152,12 +158,11 @@ impl<'a> World<'a> {
         if self.story.sweeps && self.now.is_multiple_of(SWEEP_EVERY_S) {
             self.sweep();
         }
-        let settled =
-            self.ledger
-                .settle(self.wall(), &RULES, (self.epoch, FENCE), room::RELEASE_MAX);
-        self.record.returned += settled.unwrap_or_default();
         if !self.story.is_held(self.now) {
-            self.call();
+            for tick in 0..TICKS {
+                self.call(Duration::from_secs(tick) / TICKS as u32);
+            }
+            self.hear();
         }
         if self.now.is_multiple_of(LOOK_EVERY_S) {
             self.look();
@@ -298,7 +303,8 @@ impl<'a> World<'a> {
         }
     }
 
-    fn call(&mut self) {
+    /// A tick of the leader, `after` so much of this second.
+    fn call(&mut self, after: Duration) {
         self.release
             .set_bounds(bounds(self.story.rate_at(self.now)));
         let Record {
@@ -315,7 +321,7 @@ impl<'a> World<'a> {
             claimed,
             returned,
         };
-        let plan = self.release.tick(self.mono(), &look);
+        let plan = self.release.tick(self.mono() + after, &look);
         self.tick += 1;
         let calling = Calling {
             order: self.story.order,
@@ -332,7 +338,6 @@ impl<'a> World<'a> {
         let by = (self.epoch, FENCE);
         let called = self.ledger.release(self.wall(), &RULES, by, &calling);
         self.record.released += called.map_or(0, |called| called.count);
-        self.hear();
     }
 
     /// Whoever was called finds out: all who stand before the first that still waits.
@@ -370,167 +375,6 @@ impl<'a> World<'a> {
             let at = self.now + CLAIM_S + self.draws.between(10, 60);
             self.later(who, at, Act::Beat);
         }
-    }
-
-    fn look(&mut self) {
-        let aged = room::aged(self.place(), self.policy.grace);
-        let counted = self.ledger.census(self.wall(), &RULES, self.epoch, aged);
-        let census = counted.unwrap_or_default();
-        let document = Positions::of(self.story.order, &census);
-        self.judge();
-        let (slept, slept_aged) = std::mem::take(&mut self.slept);
-        if self.story.is_held(self.now) {
-            self.outlook.skip();
-            self.band.forget();
-        } else {
-            let glance = Glance {
-                now: self.place(),
-                document: &document,
-                tallies: census.tallies,
-                aged: census.aged,
-                slept,
-                slept_aged,
-                grace: self.policy.grace,
-            };
-            self.outlook.learn(self.mono(), &glance);
-            self.formulas.learn(self.now, census.tallies.released);
-            self.tell(&document, &census);
-        }
-        let all = Group {
-            count: document.waiting(),
-            wait: None,
-        };
-        self.policy = self.governor.policy(self.mono(), &[all], 0.0);
-    }
-
-    /// Tells waits to some all over the line.
-    fn tell(&mut self, document: &Positions, census: &Census) {
-        let marks = &census.marks;
-        let first = [0, 1, 2].map(|at: usize| marks[at].first().copied());
-        self.band.served(self.mono(), first);
-        let all: Vec<_> = Tier::ALL
-            .into_iter()
-            .flat_map(|tier| marks[tier.index()].iter().map(move |place| (tier, *place)))
-            .collect();
-        let truth = self.truth();
-        let mut counted = Counted {
-            told: document.waiting(),
-            living: truth.iter().map(|line| line.len() as u64).sum(),
-            position_off: 0.0,
-        };
-        for &(tier, place) in all.iter().step_by(all.len().div_ceil(TOLD_AT_ONCE).max(1)) {
-            let ahead = document.ahead(tier, place);
-            let bounds = self.story.order.bounds(tier, place);
-            let each = truth.iter().zip(bounds);
-            let living: usize = each
-                .map(|(line, bound)| line.partition_point(|it| *it < bound))
-                .sum();
-            let off = ahead.abs_diff(living as u64) as f64 / counted.living.max(1) as f64;
-            counted.position_off = counted.position_off.max(off);
-            let Some(wait) = self.outlook.wait(tier, place) else {
-                continue;
-            };
-            let band = self.band.around(wait);
-            self.band.tell(self.mono(), tier, place, wait);
-            self.note(document, (tier, place), wait, band);
-        }
-        if self.is_told() {
-            self.record.counted.push(counted);
-        }
-        self.watch();
-    }
-
-    /// Those who are watched read what is told now, and so does whoever came last.
-    fn watch(&mut self) {
-        let (people, outlook, band) = (&self.people, &self.outlook, &self.band);
-        let told = |who: u32| {
-            let person = &people[who as usize];
-            let waits = person.stage == Stage::Waits && person.is_there(self.now);
-            let wait = outlook.wait(person.tier, person.place).filter(|_| waits)?;
-            Some((wait, band.around(wait)))
-        };
-        self.watched.tell(self.now, told);
-        let last = self.lines[Tier::Anonymous.index()].last_key_value();
-        if let Some((_, &who)) = last.filter(|_| self.is_told())
-            && self.watched.wants(who)
-            && let Some((wait, band)) = told(who)
-        {
-            self.watched.watch(self.now, who, wait, band);
-        }
-    }
-
-    /// Keeps what was told to somebody until it is known how long it took.
-    fn note(
-        &mut self,
-        document: &Positions,
-        (tier, place): (Tier, Place),
-        wait: Duration,
-        band: (Duration, Duration),
-    ) {
-        let Some(&who) = self.lines[tier.index()]
-            .get(&place)
-            .filter(|_| self.is_told())
-        else {
-            return;
-        };
-        let minute = place.since_ms().div_ceil(60_000) * 60_000;
-        let minute = Place(minute * room::SEQUENCES);
-        let person = &self.people[who as usize];
-        let ahead = document.ahead(tier, place) as f64;
-        let asked = Asked {
-            ahead,
-            ahead_of_minute: document.ahead(tier, minute) as f64,
-            tickets: match person.promoted {
-                None => f64::from(person.number.saturating_sub(self.serving[tier.index()])),
-                Some(_) => ahead,
-            },
-            hazard: self.outlook.pace().hazard(),
-        };
-        let mut waits = self.formulas.waits(&asked);
-        waits[Formula::Tidegate.index()] = Some(wait.as_secs_f64());
-        let told = Told {
-            at: self.now,
-            took: 0.0,
-            waits,
-            band: (band.0.as_secs_f64(), band.1.as_secs_f64()),
-        };
-        self.pending.push((who, told));
-    }
-
-    /// Who was called since they were told a wait is judged; who has left, or went to another tier, never will be.
-    fn judge(&mut self) {
-        let (people, now, judged) = (&self.people, self.now, &mut self.record.told);
-        self.pending.retain(|(who, told)| {
-            let person = &people[*who as usize];
-            if person.promoted.is_some_and(|at| told.at < at) {
-                return false;
-            }
-            let Some(called) = person.called else {
-                return person.is_there(now);
-            };
-            if person.is_there(called) && called > told.at {
-                judged.push(Told {
-                    took: (called - told.at) as f64,
-                    ..*told
-                });
-            }
-            false
-        });
-    }
-
-    /// The places of those who wait and are there, by tier.
-    fn truth(&self) -> [Vec<Place>; Tier::COUNT] {
-        [0, 1, 2].map(|tier: usize| {
-            let line = self.lines[tier].iter();
-            line.filter(|(_, who)| self.people[**who as usize].is_there(self.now))
-                .map(|(place, _)| *place)
-                .collect()
-        })
-    }
-
-    fn is_told(&self) -> bool {
-        let (from, until) = self.story.told;
-        (from..until).contains(&self.now)
     }
 
     fn later(&mut self, who: u32, at: u64, act: Act) {
