@@ -44,6 +44,8 @@ mod limits_vectors;
 mod limits_windows;
 mod room_memory;
 mod room_tokens;
+mod room_estimate;
+mod room_ghosts;
 mod sessions_big_attributes;
 mod sessions_concurrency;
 mod sessions_disaster;
@@ -132,6 +134,8 @@ const DRILLS: &[Drill] = &[
     sessions_lifetimes::DRILL,
     sessions_expiry::DRILL,
     health_control_loop::DRILL,
+    room_estimate::DRILL,
+    room_ghosts::DRILL,
 ];
 
 /// Run a drill: one promise of Tidegate, shown on this machine.

@@ -8,6 +8,7 @@ pub mod measure;
 pub mod patience;
 pub mod peers;
 pub mod report;
+pub mod room;
 pub mod scenario;
 pub mod shop;
 pub mod sim;

@@ -40,6 +40,7 @@ enum Bar {
     AtMost(f64),
     Below(f64),
     Exactly(f64),
+    Between(f64, f64),
 }
 
 impl Figure {
@@ -106,6 +107,13 @@ impl Figure {
         self
     }
 
+    /// It must be `least` or more, and `most` or less.
+    #[must_use]
+    pub(crate) fn between(mut self, least: f64, most: f64) -> Self {
+        self.bar = Some(Bar::Between(least, most));
+        self
+    }
+
     /// It must be `bar`.
     #[must_use]
     pub(crate) fn exactly(mut self, bar: f64) -> Self {
@@ -129,6 +137,7 @@ impl Figure {
             Bar::AtMost(bar) => self.ours <= bar,
             Bar::Below(bar) => self.ours < bar,
             Bar::Exactly(bar) => self.ours == bar,
+            Bar::Between(least, most) => (least..=most).contains(&self.ours),
         })
     }
 
@@ -139,6 +148,9 @@ impl Figure {
             Some(Bar::AtMost(bar)) => format!("≤ {}", self.unit.text(bar)),
             Some(Bar::Below(bar)) => format!("< {}", self.unit.text(bar)),
             Some(Bar::Exactly(bar)) => format!("= {}", self.unit.text(bar)),
+            Some(Bar::Between(least, most)) => {
+                format!("{} to {}", self.unit.text(least), self.unit.text(most))
+            }
         }
     }
 
@@ -299,6 +311,10 @@ mod tests {
     fn no_number_clears_no_bar() {
         assert_eq!(
             Figure::share("x", f64::NAN).at_least(0.0).held(),
+            Some(false)
+        );
+        assert_eq!(
+            Figure::share("x", f64::NAN).between(0.0, 1.0).held(),
             Some(false)
         );
         assert_eq!(

@@ -5,20 +5,22 @@
 //! this process, and what the scripts of a shared store are held against. [`Stage`] says what may become of a place.
 //!
 //! The leader asks [`Release`] once a tick how many to let in, by what the fleet has to spare and what [`Load`] has learnt
-//! that a visitor brings. [`Positions`] tells everybody how many are before them from one document, [`Pace`] and [`Band`]
-//! how long that may take. [`Phase`] is what an operator has set, and [`Draw`] the lot
+//! that a visitor brings. [`Positions`] tells everybody how many are before them from one document, [`Outlook`] and [`Band`]
+//! how long that may take, and [`Governor`] how often to ask. [`Phase`] is what an operator has set, and [`Draw`] the lot
 //! that everybody can check.
 //!
 //! A place is suspended, never destroyed, while its epoch lasts: whoever comes back stands where they stood.
 
 mod band;
 mod draw;
+mod governor;
 mod ledger;
 mod line;
 mod load;
 mod name;
 mod no_shows;
 mod order;
+mod outlook;
 mod pace;
 mod phase;
 mod place;
@@ -28,9 +30,13 @@ mod release;
 mod scored;
 mod stage;
 mod tier;
+mod trend;
 
 pub use band::{Band, Error, HORIZONS};
 pub use draw::{Digest, Draw};
+pub use governor::{
+    BEAT_MAX, BEAT_MIN, Budget, Governor, Group, INTERVAL_MAX, INTERVAL_MIN, JITTER, Policy,
+};
 pub use ledger::{Calling, Denied, Ledger, RELEASE_MAX, Released};
 pub use line::{
     Beat, Beaten, Census, Claim, Found, MARK_STEP_MIN, MARKS_MAX, Rules, SLACK, Swept, Tallies,
@@ -40,7 +46,8 @@ pub use load::{LOAD_MAX, LOAD_MIN, Load};
 pub use name::{BadRoomName, RoomName};
 pub use no_shows::{NO_SHOWS_MAX, NoShows};
 pub use order::{CREDIT_MAX_MS, Order};
-pub use pace::{Pace, REVERSION};
+pub use outlook::{Glance, Outlook, aged};
+pub use pace::{Overtaking, Pace, REVERSION};
 pub use phase::{Ask, Phase, Ruling};
 pub use place::{Epoch, PLACE_MAX, Place, SEQUENCES};
 pub use positions::{Marks, Positions};

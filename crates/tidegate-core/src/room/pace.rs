@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
+use super::trend::Trend;
+
 /// How fast a change of the last minute is taken to wear off: what is so now is not so for the whole of a long wait.
 pub const REVERSION: Duration = Duration::from_secs(180);
 
-/// Over how long the line's latest and its usual speed are measured.
+/// Over how long the line's latest speed is measured.
 const FAST: Duration = Duration::from_secs(60);
-const SLOW: Duration = Duration::from_secs(900);
 /// Over how long it is counted how many give up.
 const LEAVING: Duration = Duration::from_secs(300);
 /// Slower than one in this time is standing still.
 const STILL: Duration = Duration::from_secs(600);
 /// Longest wait that is told.
 const WAIT_MAX: Duration = Duration::from_secs(2 * 86_400);
-/// The wait depends on the speed, which depends on the wait: so often it is worked out anew.
-const ROUNDS: usize = 12;
+/// A wait is followed in steps of so many seconds, and of this part of what it has come to.
+const STEP: f64 = 5.0;
+const STEP_PART: f64 = 1.0 / 16.0;
 
 /// How fast a line moves, and how many leave it.
 ///
@@ -23,12 +25,24 @@ const ROUNDS: usize = 12;
 /// will not come; they take a call each as well, so by how many go in everybody would be told too long a wait. Those who
 /// are known to have left the line from the middle shorten it: of `ahead` only a part has to be called, the smaller the
 /// longer it takes.
+///
+/// What is expected is the usual speed, with its direction, and what differs from it now, which wears off over
+/// [`REVERSION`].
 #[derive(Clone, Debug)]
 pub struct Pace {
     fast: Mean,
-    slow: Mean,
+    usual: Trend,
     left: f64,
     stood: f64,
+}
+
+/// People who come later and go first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overtaking {
+    /// How many of them come per second.
+    pub rate: f64,
+    /// Who comes more than so many seconds from now does not go first any more.
+    pub until: f64,
 }
 
 /// A mean over about a span, right from the first value on.
@@ -47,13 +61,12 @@ impl Default for Pace {
 impl Pace {
     /// Of a line that nobody has watched yet.
     pub const fn new() -> Self {
-        let nothing = Mean {
-            sum: 0.0,
-            weight: 0.0,
-        };
         Self {
-            fast: nothing,
-            slow: nothing,
+            fast: Mean {
+                sum: 0.0,
+                weight: 0.0,
+            },
+            usual: Trend::new(),
             left: 0.0,
             stood: 0.0,
         }
@@ -66,9 +79,10 @@ impl Pace {
         if seconds <= 0.0 {
             return;
         }
-        let rate = called as f64 / seconds;
-        self.fast.learn(seconds / FAST.as_secs_f64(), rate);
-        self.slow.learn(seconds / SLOW.as_secs_f64(), rate);
+        let called = called as f64;
+        self.fast
+            .learn(seconds / FAST.as_secs_f64(), called / seconds);
+        self.usual.learn(seconds, called);
         let kept = (-seconds / LEAVING.as_secs_f64()).exp();
         self.left = self.left * kept + left as f64;
         self.stood = self.stood * kept + aged as f64 * seconds;
@@ -76,19 +90,22 @@ impl Pace {
 
     /// How long `ahead` people take; `None` when the line stands still.
     pub fn wait(&self, ahead: u64) -> Option<Duration> {
+        self.wait_behind(ahead as f64, &[])
+    }
+
+    /// How long `ahead` people take when others come meanwhile who go first.
+    pub fn wait_behind(&self, ahead: f64, overtaking: &[Overtaking]) -> Option<Duration> {
         let still = 1.0 / STILL.as_secs_f64();
         if self.fast.value() < still {
             return None;
         }
-        let ahead = ahead as f64;
-        let hazard = self.hazard();
-        let mut wait = through(ahead, self.fast.value(), hazard);
-        for _ in 0..ROUNDS {
-            let rate = self.rate_over(wait).max(still);
-            wait = through(ahead, rate, hazard);
-        }
-        let most = WAIT_MAX.as_secs_f64();
-        Some(Duration::from_secs_f64(wait.clamp(0.0, most)))
+        let net = |seconds: f64| {
+            let others = overtaking.iter().filter(|it| seconds < it.until);
+            let taken: f64 = others.map(|it| it.rate).sum();
+            (self.rate_after(seconds) - taken).max(still)
+        };
+        let wait = until_gone(ahead, net, self.hazard());
+        Some(Duration::from_secs_f64(wait))
     }
 
     /// How many were called per second of late.
@@ -105,16 +122,11 @@ impl Pace {
         }
     }
 
-    /// How many are expected to be called per second over the next `seconds`.
-    fn rate_over(&self, seconds: f64) -> f64 {
-        let (fast, slow) = (self.fast.value(), self.slow.value());
-        let spans = seconds / REVERSION.as_secs_f64();
-        let lasts = if spans > 1e-6 {
-            (1.0 - (-spans).exp()) / spans
-        } else {
-            1.0
-        };
-        slow + (fast - slow) * lasts
+    /// How many are expected to be called per second, so many seconds from now.
+    fn rate_after(&self, seconds: f64) -> f64 {
+        let differs = self.fast.value() - self.usual.after(0.0);
+        let worn = (-seconds / REVERSION.as_secs_f64()).exp();
+        self.usual.after(seconds) + differs * worn
     }
 }
 
@@ -134,6 +146,23 @@ impl Mean {
     }
 }
 
+/// Seconds until nobody of `ahead` is left, at a `rate` that is asked for by the time, and the `hazard` of giving up.
+fn until_gone(mut ahead: f64, rate: impl Fn(f64) -> f64, hazard: f64) -> f64 {
+    let most = WAIT_MAX.as_secs_f64();
+    let mut at = 0.0;
+    while at < most {
+        let step = STEP.max(at * STEP_PART);
+        let rate = rate(at + step / 2.0);
+        let left = through(ahead, rate, hazard);
+        if left <= step {
+            return (at + left).min(most);
+        }
+        ahead = remaining(ahead, rate, hazard, step);
+        at += step;
+    }
+    most
+}
+
 /// Seconds until `ahead` were called or have given up, at `rate` a second of the one and the `hazard` of the other.
 fn through(ahead: f64, rate: f64, hazard: f64) -> f64 {
     let plain = ahead / rate;
@@ -142,6 +171,16 @@ fn through(ahead: f64, rate: f64, hazard: f64) -> f64 {
         plain
     } else {
         (hazard * plain).ln_1p() / hazard
+    }
+}
+
+/// How many of `ahead` are left after so many seconds.
+fn remaining(ahead: f64, rate: f64, hazard: f64, seconds: f64) -> f64 {
+    if hazard * seconds < 1e-6 {
+        ahead - rate * seconds
+    } else {
+        let called = rate / hazard;
+        (ahead + called) * (-hazard * seconds).exp() - called
     }
 }
 
@@ -196,6 +235,35 @@ mod tests {
 
         assert!(near > 20.0, "at a quarter of the speed: {near}");
         assert!(far < 1_600.0, "nearly as usual: {far}");
+    }
+
+    #[test]
+    fn who_comes_later_and_goes_first_makes_it_longer_while_they_do() {
+        let pace = watched(1_800, 10, 0, 0);
+        let behind = |until: f64| {
+            let others = [Overtaking { rate: 4.0, until }];
+            pace.wait_behind(3_000.0, &others).unwrap().as_secs_f64()
+        };
+
+        let (always, never, meanwhile) = (behind(f64::INFINITY), behind(0.0), behind(200.0));
+
+        assert!((always - 500.0).abs() < 2.0, "{always}");
+        assert!((never - 300.0).abs() < 2.0, "{never}");
+        // 800 of them come.
+        assert!((meanwhile - 380.0).abs() < 5.0, "{meanwhile}");
+    }
+
+    #[test]
+    fn a_speed_that_has_changed_little_by_little_goes_on_changing() {
+        let mut pace = Pace::new();
+        for second in 0..2_400 {
+            pace.learn(Duration::from_secs(10), 100 + second / 24, 0, 0);
+        }
+
+        let plain = 6_000.0 / pace.rate();
+        let wait = wait(&pace, 6_000);
+
+        assert!(wait < plain, "{wait} {plain}");
     }
 
     #[test]

@@ -24,20 +24,26 @@ pub struct Positions {
 }
 
 impl Marks {
-    /// How many places of the tier are below `bound`: exact at a mark, and in between as if people came evenly.
+    /// How many places of the tier are below `bound`.
     fn below(&self, bound: Place) -> u64 {
+        self.passed(bound) as u64
+    }
+
+    /// How many of those who stood here a front has passed that is at `bound` now: exact at a mark, and in between as if
+    /// people came evenly.
+    pub(super) fn passed(&self, bound: Place) -> f64 {
         let known = self.places.partition_point(|place| *place < bound);
         let Some(last) = known.checked_sub(1) else {
-            return 0;
+            return 0.0;
         };
         let (from, at) = (self.places[last], last as u64 * self.step);
         let (to, upto) = match self.places.get(known) {
             Some(next) => (*next, known as u64 * self.step),
             // Behind the last mark there is less than a step.
-            None => return self.waiting.min(at + self.step),
+            None => return self.waiting.min(at + self.step) as f64,
         };
         let part = (bound.0 - from.0) as f64 / (to.0 - from.0) as f64;
-        at + ((upto - at) as f64 * part) as u64
+        at as f64 + (upto - at) as f64 * part
     }
 }
 
