@@ -159,7 +159,7 @@ function view() {
     return { state: end, head: words[texts[0]], sub: words[texts[1]] || '', go: end === 'in' ? words.go : words[end === 'left' ? 'join' : 'again'] };
   }
   if (me && me.state === 'ready' && !entered) return { state: 'ready', head: words.turn, sub: '', go: entering ? words.letting : words.go };
-  if (fails > 1 || navigator.onLine === false) {
+  if (fails > 1 || (fails && navigator.onLine === false)) {
     return { state: 'away', head: words[navigator.onLine === false ? 'offline' : 'unreachable'], sub: words.trying };
   }
   if (doc && doc.phase === 'closed') {
@@ -442,25 +442,31 @@ function take(steal) {
     if (turn !== turns) return free();
     release = free;
     lead = true;
-    round();
-  })).catch(() => {}).then(() => {
+    // The one before may have asked a moment ago.
+    if (sync && mono() - sync.at < 2000) later(pause());
+    else round();
+  })).then(() => true, error => error.name === 'AbortError').then(works => {
     if (turn !== turns) return;
     lead = false;
     clearTimeout(timer);
-    if (channel) take(false);
+    if (works) take(false);
+    else alone();
   });
 }
 
+// Where tabs may not speak to each other, each asks for itself.
+function alone() {
+  channel = null;
+  lead = true;
+  round();
+}
+
 function open() {
-  if (window.BroadcastChannel && navigator.locks) {
-    channel = new BroadcastChannel('tidegate:' + room);
-    channel.onmessage = told;
-    channel.postMessage('hello');
-    take(false);
-  } else {
-    lead = true;
-    round();
-  }
+  if (!window.BroadcastChannel || !navigator.locks) return alone();
+  channel = new BroadcastChannel('tidegate:' + room);
+  channel.onmessage = told;
+  channel.postMessage('hello');
+  take(false);
 }
 
 function shut() {
@@ -627,7 +633,11 @@ document.addEventListener('visibilitychange', () => {
   paint();
 });
 addEventListener('online', round);
-addEventListener('offline', paint);
+// Said at once; an answer that comes all the same is believed more than the browser.
+addEventListener('offline', () => {
+  fails = Math.max(fails, 1);
+  paint();
+});
 addEventListener('pagehide', shut);
 addEventListener('pageshow', event => {
   if (!event.persisted) return;

@@ -131,7 +131,7 @@ fn only_a_new_range_is_read_aloud_and_at_most_once_a_minute() {
     let first = browser.eval("spoken[0][1]");
     assert_eq!(
         first,
-        "You are in line. about 12–16 min. About 5,000 people are ahead of you"
+        "You are in line. About 12–16 min. About 5,000 people are ahead of you"
     );
 
     // Another position in the same range is nothing new.

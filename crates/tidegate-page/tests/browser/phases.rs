@@ -111,12 +111,12 @@ fn long_waits_are_told_in_hours_and_never_beyond_a_day() {
     let (site, browser) = (Site::start(), Browser::start());
     site.world().eta = vec![[0, 0, 0, 0], [5_000, 7_300, 9_000, 10_700]];
     browser.go(&site.url("/"));
-    browser.until_text("big", "about 2–3 hours");
+    browser.until_text("big", "About 2–3 hours");
 
     site.world().eta = vec![[0, 0, 0, 0], [5_000, 90_000, 100_000, 130_000]];
-    browser.until_text("big", "more than a day");
+    browser.until_text("big", "More than a day");
     site.world().eta = vec![[0, 0, 0, 0], [5_000, 10, 20, 55]];
-    browser.until_text("big", "less than a minute");
+    browser.until_text("big", "Less than a minute");
 }
 
 #[test]

@@ -61,8 +61,12 @@ pub(crate) struct World {
     pub(crate) orders: Vec<String>,
     /// Whether the documents are answered.
     pub(crate) is_up: bool,
-    /// Whether who comes without a cookie for the second time is told so; else they are just given one again.
+    /// Whether whoever wants in is told to wait a moment at the door.
     pub(crate) claims_are_late: bool,
+    /// Whether the cookie with a place gets lost.
+    pub(crate) loses_cookies: bool,
+    /// How many are ahead, where it was looked up.
+    pub(crate) ahead: Option<u64>,
 }
 
 /// Somebody with a place.
@@ -199,6 +203,8 @@ impl World {
             orders: Vec::new(),
             is_up: true,
             claims_are_late: false,
+            loses_cookies: false,
+            ahead: None,
         }
     }
 
@@ -261,7 +267,6 @@ impl World {
             }
         }
         let person = who.map(|who| &self.people[who]);
-        let ahead = person.map(|person| self.positions.ahead(person.tier, person.place));
         let ready = person.filter(|person| person.stage == Stage::Ready);
         let left = ready
             .and_then(|person| person.until)
@@ -273,7 +278,7 @@ impl World {
             epoch: EPOCH,
             place: person.map(|person| person.place),
             tier: person.map(|person| person.tier),
-            ahead: ahead.filter(|ahead| *ahead < self.poll.near),
+            ahead: self.ahead,
             left_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap()),
             extensions_left: person.map_or(0, |person| person.extensions_left),
             poll_s: None,
@@ -399,9 +404,10 @@ async fn act(
     if verb == "join" && (known.is_none() || lapsed) {
         let number = world.join();
         let mut answer = json(&world.me(Some(number)), "no-store");
-        answer
-            .headers_mut()
-            .insert(SET_COOKIE, cookie(number).parse().unwrap());
+        if !world.loses_cookies {
+            let cookie = cookie(number).parse().unwrap();
+            answer.headers_mut().insert(SET_COOKIE, cookie);
+        }
         return answer;
     }
     let Some(known) = known else {
@@ -428,7 +434,10 @@ async fn still(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
 }
 
 async fn hosted(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response<Body> {
-    shared.page(&headers, StatusCode::OK, Variation::Hosted)
+    let mut answer = shared.page(&headers, StatusCode::OK, Variation::Hosted);
+    let cache = "public, max-age=31536000, immutable".parse().unwrap();
+    answer.headers_mut().insert(CACHE_CONTROL, cache);
+    answer
 }
 
 /// A page that nobody waits for.

@@ -71,16 +71,43 @@ fn without_cookies_it_is_explained_once_and_nothing_goes_round_in_circles() {
 }
 
 #[test]
-fn a_cookie_that_is_not_kept_is_noticed_too() {
+fn a_browser_that_says_that_it_takes_no_cookies_is_believed() {
     let (site, browser) = (Site::start(), Browser::start());
-    // The browser says that it takes cookies, and something takes them away.
+    browser.go(&site.url("/elsewhere"));
+    browser.cdp(
+        "Emulation.setDocumentCookieDisabled",
+        serde_json::json!({ "disabled": true }),
+    );
+
+    browser.go(&site.url("/"));
+
+    browser.until_state("nocookie");
+    assert_eq!(site.world().count("me"), 0);
+}
+
+#[test]
+fn a_cookie_that_gets_lost_on_its_way_is_noticed_too() {
+    let (site, browser) = (Site::start(), Browser::start());
+    site.world().loses_cookies = true;
+
+    browser.go(&site.url("/.tidegate/w/shop/page.html"));
+
+    browser.until_state("nocookie");
+    let world = site.world();
+    assert_eq!((world.count("join"), world.count("me")), (1, 2));
+}
+
+#[test]
+fn who_is_not_known_any_more_joins_again_by_themselves() {
+    let (site, browser) = (Site::start(), Browser::start());
+    // Of a CDN's page nobody has a place yet.
     browser.go(&site.url("/.tidegate/w/shop/page.html"));
     browser.until_state("waiting");
     assert_eq!(site.world().count("join"), 1);
+
     site.world().people.clear();
     site.world().poll.beat_s = 0.0;
 
-    // It joins again, as after a change of line, and has a place again.
     drop(site.until("a second join", |world| world.count("join") == 2));
     browser.until_state("waiting");
     assert_eq!(site.world().people.len(), 1);

@@ -14,11 +14,11 @@ fn a_visitor_sees_how_many_are_ahead_and_a_range_of_minutes() {
 
     browser.until_state("waiting");
     assert_eq!(browser.text("head"), "You are in line");
-    assert_eq!(browser.text("big"), "about 12–16 min");
+    assert_eq!(browser.text("big"), "About 12–16 min");
     assert_eq!(browser.text("sub"), "About 5,000 people are ahead of you");
     assert_eq!(
         browser.eval("document.title"),
-        "about 12–16 min · Harbour Records"
+        "About 12–16 min · Harbour Records"
     );
     assert_eq!(
         browser.eval("location.pathname + location.search"),
@@ -41,14 +41,14 @@ fn the_range_changes_only_when_it_is_no_longer_true_and_says_why_it_grew() {
     for part in [125, 155] {
         scale(&mut site.world(), part);
         site.hears("room", 2);
-        assert_eq!(browser.text("big"), "about 12–16 min");
+        assert_eq!(browser.text("big"), "About 12–16 min");
         assert_eq!(browser.text("notes"), "");
     }
     scale(&mut site.world(), 100);
-    browser.until_text("big", "about 8–12 min");
+    browser.until_text("big", "About 8–12 min");
     assert_eq!(browser.text("notes"), "");
     scale(&mut site.world(), 200);
-    browser.until_text("big", "about 17–23 min");
+    browser.until_text("big", "About 17–23 min");
     assert_eq!(
         browser.text("notes"),
         "The line is moving more slowly than before, so the wait has become longer."
@@ -164,15 +164,12 @@ fn near_the_front_the_position_is_exact_and_the_bar_shows_the_way_behind() {
     {
         let mut world = site.world();
         world.poll.near = 2_000;
-        let marks = &mut world.positions.tiers[2];
-        marks.step = 1;
-        marks.places = vec![Place(1), Place(2), Place(3), Place(6_000_000)];
-        marks.waiting = 4;
+        world.ahead = Some(3);
     }
     browser.until_text("sub", "3 people are ahead of you");
-    site.world().positions.tiers[2].places.drain(..2);
+    site.world().ahead = Some(1);
     browser.until_text("sub", "1 person is ahead of you");
-    site.world().positions.tiers[2].places.drain(..1);
+    site.world().ahead = Some(0);
     browser.until_text("sub", "You are next");
 }
 
@@ -191,6 +188,25 @@ fn going_on_and_coming_back_keeps_the_place() {
     assert_eq!(browser.text("sub"), sub);
     site.hears("room", 3);
     assert_eq!(site.world().people.len(), 1);
+}
+
+#[test]
+fn a_page_that_the_browser_kept_goes_on_where_it_was() {
+    let (site, browser) = (Site::start(), Browser::start());
+    browser.go(&site.url("/.tidegate/w/shop/page.html"));
+    browser.until_state("waiting");
+    browser.run("window.kept = true");
+
+    browser.go(&site.url("/elsewhere"));
+    browser.until("document.title === 'Elsewhere'");
+    browser.back();
+
+    browser.until("window.kept && document.getElementById('main').dataset.state === 'waiting'");
+    site.hears("room", 3);
+    assert_eq!(
+        (site.world().people.len(), site.world().count("join")),
+        (1, 0)
+    );
 }
 
 #[test]
