@@ -215,10 +215,13 @@ function put(id, text) {
   element.hidden = !text;
 }
 
+// What the operator says, in the reader's language where there is that.
 function message() {
   const texts = doc && doc.message;
   if (!texts) return '';
-  return texts[lang] || texts[data.fallback] || texts[Object.keys(texts)[0]] || '';
+  const tag = [lang, data.fallback, Object.keys(texts)[0]].find(each => texts[each]) || '';
+  byId('message').lang = tag;
+  return texts[tag] || '';
 }
 
 function paint() {
@@ -311,11 +314,18 @@ async function ask(method, path) {
   }
 }
 
+function follow(next) {
+  if (me && me.place !== null && next.place !== null && next.epoch > me.epoch) renewed = true;
+  if (next.state === 'ready' && (!me || me.state !== 'ready')) {
+    autoLeft = AUTO_S;
+    autoOff = false;
+  }
+  me = next;
+}
+
 function know(next) {
   heard(next.server_now_ms);
-  if (me && me.place !== null && next.place !== null && next.epoch > me.epoch) renewed = true;
-  if (next.state === 'ready' && (!me || me.state !== 'ready')) autoLeft = AUTO_S;
-  me = next;
+  follow(next);
   until = me.left_ms === null ? 0 : now() + me.left_ms;
   asked = { at: mono(), phase: doc && doc.phase };
 }
@@ -405,7 +415,7 @@ let release = null;
 let queued = null;
 let turns = 0;
 
-const state = () => ({ doc, me, asked: mono() - asked.at, phase: asked.phase, now: sync && now(), until, seen, fails, end, entered });
+const state = () => ({ doc, me, asked: mono() - asked.at, phase: asked.phase, now: sync && now(), until, seen, fails, end, entered, autoOff });
 
 function tell() {
   if (channel) channel.postMessage(state());
@@ -418,10 +428,9 @@ function told(event) {
     return;
   }
   if (from.now) heard(from.now);
-  if (from.me && from.me.state === 'ready' && (!me || me.state !== 'ready')) autoLeft = AUTO_S;
-  if (me && from.me && from.me.place !== null && me.place !== null && from.me.epoch > me.epoch) renewed = true;
   doc = from.doc || doc;
-  me = from.me || me;
+  if (from.me) follow(from.me);
+  autoOff = autoOff || from.autoOff;
   asked = { at: mono() - from.asked, phase: from.phase };
   until = from.until;
   seen = from.seen;
@@ -549,10 +558,10 @@ function pulse() {
     return;
   }
   if (!autoOff && !entering) {
-    if (!document.hidden) autoLeft -= passed;
+    if (!document.hidden) autoLeft = Math.max(autoLeft - passed, 0);
     // Who does not look keeps the call as long as it lasts, and goes in at the end of it; a form is sent in nobody's absence.
     const closing = document.hidden && !unsent && left < 75000;
-    if (autoLeft <= 0 || closing) enter();
+    if (lead && (!autoLeft || closing)) enter();
   }
   paint();
 }
@@ -584,6 +593,7 @@ async function rejoin() {
 
 on('stop', () => {
   autoOff = true;
+  tell();
   paint();
   byId('go').focus();
 });

@@ -130,10 +130,10 @@ impl Language {
             } else {
                 Self::of_tag(tag)
             };
-            if let (Some(language), Some(quality)) = (language, quality) {
-                if quality > best.0 {
-                    best = (quality, language);
-                }
+            if let (Some(language), Some(quality)) = (language, quality)
+                && quality > best.0
+            {
+                best = (quality, language);
             }
         }
         best.1

@@ -1,5 +1,7 @@
 //! How the files below `page/` become one.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -19,6 +21,9 @@ const SCRIPT: &str = include_str!("../page/page.js");
 /// Seconds after which a page without script looks again. Below 20 it would hinder who reads slowly.
 pub(crate) const REFRESH_S: u32 = 30;
 
+/// A text by language.
+type Texts = BTreeMap<Language, String>;
+
 /// What is the same in every language: style, script, and the policy that allows these two and nothing else.
 pub(crate) struct Assets {
     style: String,
@@ -36,7 +41,7 @@ struct Told<'a> {
     fallback: Language,
     unsent: bool,
     hosted: bool,
-    words: std::collections::BTreeMap<&'static str, &'static crate::words::Saying>,
+    words: BTreeMap<&'static str, &'static crate::words::Saying>,
 }
 
 impl Assets {
@@ -65,20 +70,13 @@ pub(crate) fn page(
     language: Language,
     variation: Variation,
 ) -> String {
-    let say = |key| escaped(plain(language, key));
+    let say = |key: &str| escaped(plain(language, key));
     let (heading, sub) = variation.words();
     let title = match theme.name.as_str() {
         "" => say(heading),
         name => format!("{} · {}", say(heading), escaped(name)),
     };
-    let block = |texts: &std::collections::BTreeMap<Language, String>, class: &str| {
-        let text = texts
-            .get(&language)
-            .or_else(|| texts.get(&theme.fallback()));
-        text.map_or_else(String::new, |text| {
-            format!("<p class=\"{class}\">{}</p>\n", escaped(text))
-        })
-    };
+    let block = |texts: &Texts, class: &str| block(texts, class, language, theme.fallback());
     let lives = variation.lives();
     let calm = if lives {
         filled(CALM, &say)
@@ -124,6 +122,19 @@ pub(crate) fn page(
     })
 }
 
+/// A text of the operator's, in `language` or else in `fallback`.
+fn block(texts: &Texts, class: &str, language: Language, fallback: Language) -> String {
+    let found = [language, fallback]
+        .into_iter()
+        .find_map(|tag| Some((tag, texts.get(&tag)?)));
+    found.map_or_else(String::new, |(tag, text)| {
+        format!(
+            "<p class=\"{class}\" lang=\"{tag}\" dir=\"auto\">{}</p>\n",
+            escaped(text)
+        )
+    })
+}
+
 /// Without script the browser looks again by itself. Never where that would lose what was entered.
 fn refresh(theme: &Theme, variation: Variation) -> String {
     let to = match variation {
@@ -137,7 +148,7 @@ fn refresh(theme: &Theme, variation: Variation) -> String {
 
 /// What can be done where no script runs.
 fn links(room: &RoomName, theme: &Theme, language: Language, variation: Variation) -> String {
-    let say = |key| escaped(plain(language, key));
+    let say = |key: &str| escaped(plain(language, key));
     let link = |class: &str, to: &str, key| {
         format!(
             "<a class=\"{class}\" href=\"{}\">{}</a>",

@@ -136,6 +136,10 @@ fn what_the_operator_says_is_shown_as_text_in_the_readers_language() {
     );
     site.world().message = Some([(Language::Ja, "こんにちは".to_owned())].into());
     browser.until_text("message", "こんにちは");
+    assert_eq!(
+        browser.eval("document.getElementById('message').lang"),
+        "ja"
+    );
     site.world().message = None;
     browser.until("document.getElementById('message').hidden");
 }
