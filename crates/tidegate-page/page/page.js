@@ -332,7 +332,7 @@ function know(next) {
 
 async function askMe() {
   if (navigator.cookieEnabled === false) {
-    end = 'nocookie';
+    finish('nocookie');
     return;
   }
   know(await ask('GET', 'me/' + room + '?vis=' + (document.hidden ? 0 : 1)));
@@ -340,7 +340,7 @@ async function askMe() {
   // The page came without a place, from a CDN or after a change of line. Who has none after this keeps no cookies.
   await ask('POST', 'join/' + room);
   know(await ask('GET', 'me/' + room + '?vis=1'));
-  if (me.state === 'nobody') end = 'nocookie';
+  if (me.state === 'nobody') finish('nocookie');
 }
 
 function isNear() {
@@ -415,7 +415,7 @@ let release = null;
 let queued = null;
 let turns = 0;
 
-const state = () => ({ doc, me, asked: mono() - asked.at, phase: asked.phase, now: sync && now(), until, seen, fails, end, entered, autoOff });
+const state = () => ({ doc, me, asked: mono() - asked.at, phase: asked.phase, now: sync && now(), until, seen, fails, end, entered, autoOff, unseen: lead && document.hidden });
 
 function tell() {
   if (channel) channel.postMessage(state());
@@ -435,9 +435,12 @@ function told(event) {
   until = from.until;
   seen = from.seen;
   fails = from.fails;
-  if (from.end !== 'in' || !entered) end = from.end;
-  // Another tab went in. This one may have something to send, so its reader decides.
-  if (from.entered && !entered) end = 'in';
+  // Where another tab went in, this one may have something to send: its reader decides.
+  const over = from.end || (from.entered ? 'in' : '');
+  if (over) finish(over);
+  else if (end) revive();
+  // Browsers slow down tabs that nobody looks at.
+  else if (from.unseen && !lead && !document.hidden) take(true);
   paint();
 }
 
@@ -451,6 +454,7 @@ function take(steal) {
     if (turn !== turns) return free();
     release = free;
     lead = true;
+    tell();
     // The one before may have asked a moment ago.
     if (sync && mono() - sync.at < 2000) later(pause());
     else round();
@@ -475,17 +479,34 @@ function open() {
   channel = new BroadcastChannel('tidegate:' + room);
   channel.onmessage = told;
   channel.postMessage('hello');
-  take(false);
+  if (!end) take(false);
 }
 
-function shut() {
+// Asks no more, and leaves it to others, but hears them: a new page of the same visitor may have a place again.
+function finish(why) {
+  end = why;
+  resign();
+}
+
+function revive() {
+  end = '';
+  if (channel) take(false);
+  else alone();
+}
+
+function resign() {
   clearTimeout(timer);
   turns += 1;
   lead = false;
   if (queued) queued.abort();
   if (release) release();
+  queued = release = null;
+}
+
+function shut() {
+  resign();
   if (channel) channel.close();
-  channel = release = null;
+  channel = null;
 }
 
 // ---- going in
@@ -504,7 +525,7 @@ function wasIn() {
 function arrive() {
   if (end || !doc) return;
   if (doc.phase === 'off' || (me && me.state === 'passed')) {
-    if (wasIn()) end = 'in';
+    if (wasIn()) finish('in');
     else proceed();
   } else if (me && me.state === 'ready' && wasIn()) {
     autoOff = true;
@@ -581,14 +602,14 @@ async function rejoin() {
   try {
     await ask('POST', 'join/' + room);
     me = null;
-    end = '';
     await askMe();
+    if (end && me && me.state !== 'nobody') revive();
+    else if (lead) later(pause());
   } catch (e) {
     fails += 1;
   }
   paint();
   tell();
-  if (lead) later(pause());
 }
 
 on('stop', () => {
@@ -624,7 +645,7 @@ on('stay', () => {
 on('really', async () => {
   try {
     await ask('POST', 'leave/' + room);
-    end = 'left';
+    finish('left');
   } catch (e) {
     fails += 1;
   }
@@ -637,8 +658,11 @@ on('really', async () => {
 // ---- the browser's own events
 
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) return;
-  if (channel && !lead) take(true);
+  if (document.hidden) {
+    if (lead) tell();
+    return;
+  }
+  if (channel && !lead && !end) take(true);
   else if (mono() - last >= 2000) round();
   paint();
 });

@@ -158,7 +158,10 @@ impl Browser {
 
     /// The text of the element with this id; empty where it is not shown.
     pub(crate) fn text(&self, id: &str) -> String {
-        let text = self.eval(&format!("document.getElementById('{id}').innerText"));
+        let element = format!("document.getElementById('{id}')");
+        let text = self.eval(&format!(
+            "{element}.checkVisibility() ? {element}.innerText : ''"
+        ));
         text.as_str().unwrap().trim().to_owned()
     }
 
