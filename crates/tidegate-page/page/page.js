@@ -664,6 +664,8 @@ document.addEventListener('visibilitychange', () => {
   }
   if (channel && !lead && !end) take(true);
   else if (mono() - last >= 2000) round();
+  // What was planned for a page that nobody sees is too late for one that is seen.
+  else later(pause());
   paint();
 });
 addEventListener('online', round);
