@@ -78,17 +78,11 @@ pub(crate) fn page(
     };
     let block = |texts: &Texts, class: &str| block(texts, class, language, theme.fallback());
     let lives = variation.lives();
-    let calm = if lives {
-        filled(CALM, &say)
-    } else {
-        String::new()
+    // What only a script can do something with.
+    let living = |template| match lives {
+        true => filled(template, &say),
+        false => String::new(),
     };
-    let calm = calm
-        + &if lives {
-            filled(EXIT, &say)
-        } else {
-            String::new()
-        };
     let unsent = match variation {
         Variation::Unsent => format!("<p class=\"box\">{}</p>\n", say("unsent")),
         _ => String::new(),
@@ -107,14 +101,8 @@ pub(crate) fn page(
         "unsent" => unsent.clone(),
         "intro" => block(&theme.intro, "intro"),
         "nojs" => links(room, theme, language, variation),
-        "script_part" => {
-            if lives {
-                filled(CONTROLS, &say)
-            } else {
-                String::new()
-            }
-        }
-        "calm" => calm.clone(),
+        "script_part" => living(CONTROLS),
+        "calm" => living(CALM) + &living(EXIT),
         "foot" => block(&theme.foot, "foot"),
         "script" if lives => script(room, theme, assets, language, variation),
         "script" => String::new(),

@@ -85,7 +85,10 @@ pub enum BadTheme {
         max: usize,
     },
     /// Something stands on something that it cannot be read on.
-    #[error("{text} on {ground} ({scheme}) has a contrast of {ratio:.2}, below {CONTRAST_MIN}")]
+    #[error(
+        "{text} on {ground} ({scheme}) has a contrast of {ratio:.2}, below {}",
+        CONTRAST_MIN
+    )]
     Contrast {
         /// `light` or `dark`.
         scheme: &'static str,
@@ -106,7 +109,7 @@ pub enum BadTheme {
     #[error("font is a list of names: letters, digits, spaces, hyphens, commas and double quotes")]
     Font,
     /// Rounder than may be.
-    #[error("corner_px is {CORNER_MAX} at most")]
+    #[error("corner_px is {} at most", CORNER_MAX)]
     Corner,
     /// A page would not be there with the first packets.
     #[error(
