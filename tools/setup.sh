@@ -3,6 +3,8 @@
 target_dir=${CARGO_TARGET_DIR:-target}
 deny_version=0.20.2
 envoy_version=1.40.0
+axe_version=4.14.1
+axe_sha256=e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
 
 # Command to look for, and the Debian package that has it. Tomcat comes without its service:
 # tomcat10-common is the server, tomcat10-user its usual configuration, tomcat10-examples what it
@@ -18,6 +20,9 @@ java:default-jre-headless
 redis-server:redis-server
 php:php-cli
 node:nodejs
+npm:npm
+chromium:chromium
+chromedriver:chromium-driver
 python3:python3
 /usr/share/tomcat10/bin/catalina.sh:tomcat10-common
 /usr/share/tomcat10/skel:tomcat10-user
@@ -132,6 +137,25 @@ find_envoy() {
         chmod +x "$TIDEGATE_ENVOY"; }; then
         rm -rf "$home"
         echo "Envoy could not be installed" >&2
+        exit 2
+    fi
+}
+
+# Sets TIDEGATE_AXE to axe-core, which the tests of the waiting room's page run in a browser: from npm, beside the sources, as
+# its licence (MPL-2.0) is not ours.
+find_axe() {
+    [ -z "${TIDEGATE_AXE:-}" ] || return 0
+    local home=$PWD/.test-tools/axe-core-$axe_version
+    export TIDEGATE_AXE=$home/package/axe.min.js
+    [ ! -e "$TIDEGATE_AXE" ] || return 0
+    echo "fetching axe-core $axe_version"
+    rm -rf "$home"
+    mkdir -p "$home"
+    if ! { (cd "$home" && npm pack --silent "axe-core@$axe_version" >/dev/null) &&
+        echo "$axe_sha256  $home/axe-core-$axe_version.tgz" | sha256sum --check --status &&
+        tar xzf "$home/axe-core-$axe_version.tgz" -C "$home" package/axe.min.js package/LICENSE; }; then
+        rm -rf "$home"
+        echo "axe-core could not be fetched" >&2
         exit 2
     fi
 }

@@ -15,6 +15,7 @@ mod node;
 mod online;
 mod permits;
 mod rls;
+mod room;
 mod run;
 mod secrets;
 mod session;
@@ -77,6 +78,9 @@ enum Command {
     /// Look at the nodes of a fleet, say why they are as they are, and drain them.
     #[command(subcommand)]
     Node(node::Command),
+    /// Waiting rooms: write the page for a CDN.
+    #[command(subcommand)]
+    Room(room::Command),
     LintLb(lint_lb::Args),
     Demo(demo::Args),
     Sim(Box<sim::Args>),
@@ -133,6 +137,7 @@ fn main() -> ExitCode {
         Command::Session(command) => session::run(command),
         Command::Limit(command) => limit::run(command),
         Command::Node(command) => node::run(command),
+        Command::Room(command) => room::run(command),
         Command::LintLb(args) => lint_lb::run(&args),
         Command::Demo(args) => demo::run(args),
         Command::Shop(args) => demo::shop(args),

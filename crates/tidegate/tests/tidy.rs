@@ -14,6 +14,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 const ARROWS: &[(&str, &[&str])] = &[
     ("tidegate-core", &[]),
     ("tidegate-http", &["tidegate-core"]),
+    // Apart, so that services which take tidegate-http need no compressor.
+    ("tidegate-page", &["tidegate-core"]),
     // Its tests start real servers, and the laboratory knows how.
     ("tidegate-store", &["tidegate-core", "tidegate-lab"]),
     // The same goes for these.
@@ -28,7 +30,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "tidegate-gateway",
-        &["tidegate-core", "tidegate-http", "tidegate-store"],
+        &[
+            "tidegate-core",
+            "tidegate-http",
+            "tidegate-page",
+            "tidegate-store",
+        ],
     ),
     (
         "tidegate-rls",
@@ -43,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tidegate-store",
             "tidegate-fleet",
             "tidegate-gateway",
+            "tidegate-page",
             "tidegate-rls",
             "tidegate-lab",
         ],

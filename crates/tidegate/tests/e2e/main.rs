@@ -28,6 +28,7 @@ mod metrics;
 mod nodes;
 mod process;
 mod rls;
+mod room_export;
 mod run;
 mod session_command;
 mod sessions_commands;
