@@ -2,6 +2,7 @@
 //! whole room in virtual time over the core.
 
 #[path = "../../crates/tidegate-core/tests/room_site/mod.rs"]
+#[allow(dead_code, reason = "the tests of the core look at more of it")]
 mod room_site;
 
 use std::collections::BTreeMap;

@@ -147,7 +147,7 @@ fn quality(parameter: &str) -> Option<u32> {
     let value: f64 = value.parse().ok()?;
     (0.0..=1.0)
         .contains(&value)
-        .then(|| (value * 1_000.0) as u32)
+        .then_some((value * 1_000.0) as u32)
 }
 
 impl fmt::Display for Language {

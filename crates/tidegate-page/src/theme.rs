@@ -312,7 +312,10 @@ fn is_picture(text: &str) -> bool {
 fn is_font(text: &str) -> bool {
     let allowed = |char: char| char.is_alphanumeric() || " -,\"".contains(char);
     let quotes = text.matches('"').count();
-    !text.is_empty() && text.len() <= VALUE_MAX && text.chars().all(allowed) && quotes % 2 == 0
+    !text.is_empty()
+        && text.len() <= VALUE_MAX
+        && text.chars().all(allowed)
+        && quotes.is_multiple_of(2)
 }
 
 #[cfg(test)]

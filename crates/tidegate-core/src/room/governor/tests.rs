@@ -77,8 +77,9 @@ fn a_million_is_heard_of_every_five_minutes_and_a_thousand_every_45_seconds() {
 #[test]
 fn who_was_told_to_be_silent_for_long_is_not_taken_for_gone_when_the_line_is_short() {
     let mut governor = Governor::new(BUDGET);
-    let mut at =
-        |now, count| governor.policy(Mono::from_millis(1_000 * now), &[group(count, 600)], 0.0);
+    let mut at = |now: u64, count| {
+        governor.policy(Mono::from_millis(1_000 * now), &[group(count, 600)], 0.0)
+    };
     at(0, 1_000_000);
 
     let soon = at(10, 1_000);
