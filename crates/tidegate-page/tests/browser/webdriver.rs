@@ -1,6 +1,6 @@
 //! As much of WebDriver (W3C) as the tests need: JSON over HTTP/1.1 to a chromedriver of our own.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// A theme. A logo that is a file beside it becomes part of the page.
 fn read(file: &Path) -> anyhow::Result<Theme> {
     let mut theme: Theme = toml::from_str(&fs::read_to_string(file)?)?;
-    let beside = file.parent().unwrap_or(Path::new("."));
+    let beside = file.parent().unwrap_or_else(|| Path::new("."));
     for logo in [&mut theme.logo, &mut theme.logo_dark]
         .into_iter()
         .flatten()
