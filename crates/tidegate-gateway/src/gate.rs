@@ -133,6 +133,13 @@ impl Gate {
         self.lock().admission.snapshot()
     }
 
+    /// Time in slots until now, added up over all who are or were inside.
+    pub(crate) fn occupied(&self) -> Duration {
+        let state = self.lock();
+        // Read under the lock: nobody can enter at a later time than this.
+        state.admission.occupied(self.clock.now())
+    }
+
     /// What the limit of a later process may start from.
     pub(crate) fn learnt(&self) -> Option<Learnt> {
         self.lock().admission.learnt()

@@ -33,10 +33,21 @@ pub struct Work {
     pub inside: u32,
     /// How many may be.
     pub slots: u32,
+    /// How much of each application was in use, in the order of the configuration.
+    pub apps: Vec<AppWork>,
     /// Upper bounds in seconds with how many requests took so long in a slot.
     pub took: Vec<(f64, u64)>,
     /// What applications call through us.
     pub dependencies: Vec<CalledWork>,
+}
+
+/// How much of one application was in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppWork {
+    /// Time in slots since the start, added up over all requests that are or were inside.
+    pub occupied: Duration,
+    /// How many may be inside now.
+    pub slots: u32,
 }
 
 /// What is known of calls to one dependency.
@@ -77,6 +88,10 @@ impl WorkMeter {
             let gate = app.gate.snapshot();
             work.inside += gate.in_flight;
             work.slots += gate.limit;
+            work.apps.push(AppWork {
+                occupied: app.gate.occupied(),
+                slots: gate.limit,
+            });
             for class in Class::ALL {
                 let of = |thread: &Arc<Thread>| -> u64 {
                     let classes = &thread.recorder.apps[at].classes;
@@ -172,6 +187,16 @@ impl WorkMeter {
     }
 }
 
+impl AppWork {
+    /// How much of it was in use in the mean of the `span` since `before`: time inside, of the time that all slots had. 0 and
+    /// up, and above 1 where more are let in than may be; `None` where nothing may be inside, or no time has passed.
+    pub fn used_since(&self, before: &Self, span: Duration) -> Option<f64> {
+        let inside = self.occupied.saturating_sub(before.occupied);
+        let all = span.as_secs_f64() * f64::from(self.slots);
+        (all > 0.0).then(|| inside.as_secs_f64() / all)
+    }
+}
+
 impl Work {
     /// The time within which so large a `share` of the requests since `before` were answered, 0 to 1: the upper bound of
     /// its bucket. `None` when there were none.
@@ -215,6 +240,22 @@ mod tests {
             took: bounds.into_iter().zip(counts).collect(),
             ..Work::default()
         }
+    }
+
+    #[test]
+    fn what_is_in_use_is_the_time_inside_of_the_time_that_there_was() {
+        let work = |ms, slots| AppWork {
+            occupied: Duration::from_millis(ms),
+            slots,
+        };
+        let second = Duration::from_secs(1);
+
+        // Ten requests of 20 ms.
+        let used = work(5_200, 4).used_since(&work(5_000, 9), second).unwrap();
+
+        assert!((used - 0.05).abs() < 1e-9, "{used}");
+        assert_eq!(work(5, 0).used_since(&work(0, 4), second), None);
+        assert_eq!(work(5, 4).used_since(&work(0, 4), Duration::ZERO), None);
     }
 
     #[test]

@@ -66,6 +66,7 @@ pub(crate) fn start(
             let started = Agent::start(look, posted.clone());
             let agent = started.context("cannot start looking at the node")?;
             gateway.count_for(Box::new(overflows(agent.teller())));
+            gateway.count_for(Box::new(failures(agent.failures())));
             Eyes::Agent(agent)
         }
         None => Eyes::Posted(posted.clone()),
@@ -240,6 +241,14 @@ fn overflows(seen: impl Fn() -> Arc<Seen>) -> impl Fn() -> Vec<Counted> {
             )
         });
         counted.into_iter().collect()
+    }
+}
+
+/// Looks of the agent that a defect has ended.
+fn failures(count: impl Fn() -> u64) -> impl Fn() -> Vec<Counted> {
+    move || {
+        let help = "Looks at the node that a defect of the agent has ended";
+        vec![Counted::one("tidegate_agent_looks_failed", help, count())]
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Admission {
     /// No more than so many may be inside, until then.
     cap: Option<(u32, Mono)>,
     latest: Mono,
+    /// Time in slots until then, of all who are or were inside.
+    occupied: Duration,
 }
 
 impl Admission {
@@ -85,6 +87,7 @@ impl Admission {
             surplus: Surplus::default(),
             cap: None,
             latest: Mono::default(),
+            occupied: Duration::ZERO,
             config,
         }
     }
@@ -312,6 +315,15 @@ impl Admission {
         (self.leveller.as_ref()).map_or(Level::EVERYBODY, Leveller::level)
     }
 
+    /// Time in slots until `now`, added up over all who are or were inside. What it grew by in a time, through that time, is how
+    /// many were inside in the mean, between looks as well: one look a second at requests that come by the second would see
+    /// always the same of them.
+    pub fn occupied(&self, now: Mono) -> Duration {
+        let since = now.since(self.latest);
+        let inside = since.saturating_mul(self.occupancy.total());
+        self.occupied.saturating_add(inside)
+    }
+
     /// The figures for metrics and status.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
@@ -336,6 +348,7 @@ impl Admission {
 
     /// Time never runs backwards in here, whatever the callers' readings say.
     fn advance(&mut self, now: Mono) -> Mono {
+        self.occupied = self.occupied(now);
         self.latest = self.latest.max(now);
         self.latest
     }

@@ -545,3 +545,26 @@ fn a_cap_holds_until_its_time_and_then_those_who_wait_start() {
     assert_eq!(admission.limit(), 4);
     assert_eq!(started(&out), [waits]);
 }
+
+#[test]
+fn time_in_slots_is_of_all_who_were_inside_and_does_not_depend_on_when_one_looks() {
+    let mut admission = admission(4, config());
+    let mut out = Vec::new();
+    let mut arrive = |admission: &mut Admission, millis| {
+        admitted(admission.arrive(at(millis), &facts(Class::Anonymous), &mut out))
+    };
+    let first = arrive(&mut admission, 1_000);
+    let second = arrive(&mut admission, 1_500);
+
+    assert_eq!(admission.occupied(at(2_000)), ms(1_500));
+    admission.done(at(2_500), first, Ending::Worked, &mut Vec::new());
+    admission.done(at(3_000), second, Ending::Worked, &mut Vec::new());
+
+    assert_eq!(admission.occupied(at(3_000)), ms(3_000));
+    assert_eq!(admission.occupied(at(9_000)), ms(3_000), "nobody is inside");
+    // A caller's older reading takes nothing back.
+    let third = arrive(&mut admission, 9_000);
+    admission.first_byte(at(8_000), third);
+    assert_eq!(admission.occupied(at(8_000)), ms(3_000));
+    assert_eq!(admission.occupied(at(9_020)), ms(3_020));
+}

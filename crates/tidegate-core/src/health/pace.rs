@@ -20,6 +20,8 @@ const RISE_MAX: f64 = 0.1;
 const FALL_MAX: f64 = 0.5;
 /// How long a share does not rise after it fell.
 const REST: Duration = Duration::from_secs(5);
+/// What it rises by in a tick when nobody knows any more what it should be.
+const OPENING: f64 = 0.1;
 /// Nobody moves for less than this.
 const DEAD: f64 = 0.02;
 /// So near to everything it is everything.
@@ -65,6 +67,17 @@ impl Pace {
         }
         Self { share, ..self }
     }
+
+    /// What it becomes when nothing is known that it could follow: silence means that all is well, so it goes up, by 0.1 in a
+    /// tick and without a rest, as it does where nobody says it any more.
+    #[must_use]
+    pub fn open(self) -> Self {
+        let share = self.share + OPENING;
+        if share >= NEARLY_ALL {
+            return Self::ALL;
+        }
+        Self { share, ..self }
+    }
 }
 
 /// The share that `left` of a fleet, 0 to 1, is to let in: all from where a node counts as recovered, nothing from
@@ -83,6 +96,23 @@ mod tests {
 
     fn at(tick: u64) -> Mono {
         Mono::from_millis(tick * 1_000)
+    }
+
+    #[test]
+    fn what_has_nothing_to_follow_is_everything_within_ten_ticks() {
+        let fallen = Pace {
+            share: 0.0,
+            fell: Some(at(0)),
+        };
+
+        let mut pace = fallen.open();
+        assert_eq!((pace.share, pace.fell), (OPENING, fallen.fell));
+        for _ in 1..10 {
+            pace = pace.open();
+        }
+
+        assert_eq!(pace, Pace::ALL);
+        assert_eq!(Pace::ALL.open(), Pace::ALL);
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Standing {
     pub verdict: Verdict,
     /// Who says so.
     pub source: Source,
+    /// What the node holds itself for, while that is valid: it holds from the moment on when the verdict is over.
+    pub own: Option<Verdict>,
     /// An operator's order to drain the node, which is carried out.
     pub drain: Option<Drained>,
     /// What the leader says of the fleet, while that is valid.
@@ -70,6 +72,7 @@ impl Standing {
     pub const SILENCE: Self = Self {
         verdict: Verdict::UNKNOWN,
         source: Source::Nobody,
+        own: None,
         drain: None,
         word: None,
         word_until: Mono::from_nanos(0),
@@ -147,8 +150,8 @@ impl Follower {
         let valid = (self.control.as_ref()).filter(|control| now < control.until);
         let told = valid.and_then(|control| Some((control.told.as_ref()?, control.until)));
         let control = told.map(|(told, until)| told.verdict(until));
-        let own = self.own.as_ref();
-        let source = match (&control, own.and_then(|own| own.at(now))) {
+        let own = self.own.as_ref().and_then(|own| own.at(now));
+        let source = match (&control, own) {
             (Some(_), _) => Source::Control,
             (None, Some(_)) => Source::Local,
             (None, None) => Source::Nobody,
@@ -158,6 +161,7 @@ impl Follower {
         Standing {
             verdict: prevailing(control.as_ref(), own, now),
             source,
+            own: own.copied(),
             drain: drain.map(|(drain, _)| drain.clone()),
             word: valid.and_then(|control| control.word.clone()),
             word_until: valid.map_or_else(Mono::default, |control| control.until),
@@ -219,6 +223,9 @@ mod tests {
             (State::Saturated, Source::Control)
         );
         assert!(told.word.is_some());
+        let behind = told.own.unwrap();
+        assert_eq!((behind.state, behind.weight), (State::Stressed, 70));
+        assert!(behind.valid_until > told.verdict.valid_until);
         // Half a second of the three had passed when it was heard.
         assert_eq!(node.standing(at(7_499)).source, Source::Control);
         let own = node.standing(at(7_500));
@@ -226,6 +233,7 @@ mod tests {
             (own.verdict.state, own.source),
             (State::Stressed, Source::Local)
         );
+        assert_eq!(own.verdict, behind);
         let silent = node.standing(at(8_000));
         assert_eq!(
             (silent.verdict.state, silent.source),

@@ -442,7 +442,11 @@ impl Plane {
         let room = left.map(|left| room(left, &self.settings.bands));
         self.paces = Paces {
             room: self.paces.room.step(now, room),
-            admission: self.paces.admission.step(now, Some(pulse.admission)),
+            admission: match pulse.spare.utilisation {
+                Some(_) => self.paces.admission.step(now, Some(pulse.admission)),
+                // All of them were started again, say: what slowed the fleet down is known to nobody.
+                None => self.paces.admission.open(),
+            },
         };
         let heard = self.nodes.values();
         let heard = heard.filter(|node| now.since(node.heard) < VERDICT_LEASE);

@@ -109,3 +109,18 @@ fn operators_only_read_and_find_their_way() {
     client.send("POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(client.answer().status, 405);
 }
+
+#[test]
+fn time_inside_an_application_is_there_for_those_who_judge_the_node() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let before = gateway.work().read();
+
+    Client::connect(&gateway).get("/");
+
+    let after = gateway.work().read();
+    assert_eq!((before.apps.len(), after.apps.len()), (1, 1));
+    assert!(before.apps[0].occupied.is_zero());
+    assert!(!after.apps[0].occupied.is_zero());
+    assert_eq!(after.apps[0].slots, after.slots);
+}

@@ -7,11 +7,19 @@ use http::HeaderValue;
 
 use super::Verdict;
 
-/// The verdict about this node, for as long as it holds. Silence means healthy: one that is over is [`Verdict::UNKNOWN`].
+/// The verdict about this node, for as long as it holds, and what holds after it. Silence means healthy: when both are over it is
+/// [`Verdict::UNKNOWN`].
 ///
 /// Only the monotonic clock counts, so that no change of the wall clock makes a verdict hold longer or shorter.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<Option<Posted>>);
+pub struct Board(Mutex<Hanging>);
+
+#[derive(Debug, Default)]
+struct Hanging {
+    first: Option<Posted>,
+    /// What holds when the first is over.
+    then: Option<Posted>,
+}
 
 #[derive(Clone, Debug)]
 struct Posted {
@@ -24,21 +32,37 @@ struct Posted {
 impl Board {
     /// Puts up `verdict`, which holds for `lease` from now on. It replaces what was there.
     pub fn post(&self, verdict: Verdict, lease: Duration) {
-        // What would hold longer than the clock goes holds for a day; it is renewed every second anyway.
+        let first = Posted::at(Instant::now(), verdict, lease);
+        *self.lock() = Hanging {
+            first: Some(first),
+            then: None,
+        };
+    }
+
+    /// Puts up `verdict`, which holds for `lease` from now on, and behind it what holds from the moment on when that is over:
+    /// `then`, until its own lease is over, which begins now as well. They replace what was there.
+    ///
+    /// Whoever decides comes by once in a while, and balancers ask in between.
+    pub fn post_with(
+        &self,
+        verdict: Verdict,
+        lease: Duration,
+        (then, then_lease): (Verdict, Duration),
+    ) {
         let now = Instant::now();
-        let until = now.checked_add(lease);
-        let until = until.unwrap_or(now + Duration::from_secs(86_400));
-        let report = verdict.report();
-        *self.lock() = Some(Posted {
-            verdict,
-            report,
-            until,
-        });
+        let (first, then) = (
+            Posted::at(now, verdict, lease),
+            Posted::at(now, then, then_lease),
+        );
+        *self.lock() = Hanging {
+            first: Some(first),
+            then: Some(then),
+        };
     }
 
     /// Takes down what is there.
     pub fn clear(&self) {
-        *self.lock() = None;
+        *self.lock() = Hanging::default();
     }
 
     /// What holds now.
@@ -52,20 +76,39 @@ impl Board {
     }
 
     fn at(&self, now: Instant) -> Verdict {
-        let posted = self.lock();
-        let holds = posted.as_ref().filter(|posted| now < posted.until);
-        holds.map_or(Verdict::UNKNOWN, |posted| posted.verdict.clone())
+        let hanging = self.lock();
+        hanging
+            .at(now)
+            .map_or(Verdict::UNKNOWN, |posted| posted.verdict.clone())
     }
 
     fn report_at(&self, now: Instant) -> Option<HeaderValue> {
-        let posted = self.lock();
-        let holds = posted.as_ref().filter(|posted| now < posted.until);
-        holds.and_then(|posted| posted.report.clone())
+        let hanging = self.lock();
+        hanging.at(now).and_then(|posted| posted.report.clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Posted>> {
-        // A verdict is replaced as a whole: no panic can leave half of one.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hanging> {
+        // Both are replaced as a whole: no panic can leave half of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hanging {
+    fn at(&self, now: Instant) -> Option<&Posted> {
+        let mut both = [&self.first, &self.then].into_iter().flatten();
+        both.find(|posted| now < posted.until)
+    }
+}
+
+impl Posted {
+    fn at(now: Instant, verdict: Verdict, lease: Duration) -> Self {
+        // What would hold longer than the clock goes holds for a day; it is renewed every second anyway.
+        let until = now.checked_add(lease);
+        Self {
+            report: verdict.report(),
+            verdict,
+            until: until.unwrap_or(now + Duration::from_secs(86_400)),
+        }
     }
 }
 
@@ -95,6 +138,39 @@ mod tests {
 
         assert_eq!(board.at(posted + Duration::from_secs(2)), saturated());
         assert_eq!(board.at(posted + Duration::from_secs(4)), Verdict::UNKNOWN);
+    }
+
+    #[test]
+    fn what_is_behind_a_verdict_holds_from_the_moment_on_when_that_is_over() {
+        let board = Board::default();
+        let own = Verdict {
+            state: State::Stressed,
+            weight: 70,
+            load: Some(Load {
+                utilization: 0.5,
+                error_ratio: 0.0,
+                completed_per_s: 8.0,
+            }),
+            ..Verdict::UNKNOWN
+        };
+        let before = Instant::now();
+        board.post_with(
+            saturated(),
+            Duration::from_secs(1),
+            (own.clone(), Duration::from_secs(3)),
+        );
+        let after = Instant::now();
+        let ms = Duration::from_millis;
+
+        assert_eq!(board.at(before + ms(999)), saturated());
+        assert_eq!(board.at(after + ms(1_000)), own);
+        assert_eq!(board.at(before + ms(2_999)), own);
+        assert_eq!(board.at(after + ms(3_000)), Verdict::UNKNOWN);
+        assert_eq!(board.report_at(before + ms(999)), None);
+        assert_eq!(board.report_at(after + ms(1_000)), own.report());
+        board.post(saturated(), Duration::from_secs(1));
+        let replaced = Instant::now();
+        assert_eq!(board.at(replaced + ms(1_000)), Verdict::UNKNOWN);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tidegate_core::health::Validity;
+use tidegate_core::health::{Dimension, Readings, Scales, Signal, Validity};
 use tidegate_fleet::agent::{Runtime, Seen, Sight};
 use tidegate_lab::report::Table;
 use tidegate_lab::text::{escaped, shortened};
@@ -44,8 +44,8 @@ pub(super) fn page(runtime: Runtime, seen: &Seen, posted: &[Value]) -> String {
         ]);
     }
     let _ = write!(page, "\n{table}");
-    if let Some(fullest) = fullest(seen) {
-        let _ = writeln!(page, "\nfullest: {}", fullest.signal.dimension.name());
+    if let Some(fullest) = fullest(seen, posted) {
+        let _ = writeln!(page, "\nfullest: {}", fullest.name());
     }
     let unknown: Vec<&Sight> = seen
         .sights
@@ -138,7 +138,7 @@ pub(super) fn json(runtime: Runtime, seen: &Seen, posted: &[Value]) -> Value {
         })),
         "signals": signals.collect::<Vec<_>>(),
         "posted": posted,
-        "fullest": fullest(seen).map(|sight| sight.signal.dimension.name()),
+        "fullest": fullest(seen, posted).map(Dimension::name),
         "blind": runtime.blind(),
     })
 }
@@ -151,29 +151,26 @@ fn ratio(sight: &Sight) -> Option<f64> {
         .flatten()
 }
 
-/// The application's own reading that is nearest to its limit, or over it; of the machine's only where the application
-/// tells nothing.
-fn fullest(seen: &Seen) -> Option<&Sight> {
-    use tidegate_core::health::Dimension::{Gc, Inflight, Latency, OldGen, Pool, Queue, Threads};
-    let known = || {
-        seen.sights
-            .iter()
-            .filter_map(|sight| Some((ratio(sight)?, sight)))
+/// What an agent would decide by: the dimension that there is least left of, by the scales of all dimensions. Of what nobody
+/// would decide by, since it says nothing of an application, it is none.
+fn fullest(seen: &Seen, posted: &[Value]) -> Option<Dimension> {
+    let posted = posted.iter().filter_map(|it| {
+        let dimension = Dimension::named(it["dimension"].as_str()?)?;
+        let (value, limit) = (it["value"].as_f64()?, it["limit"].as_f64()?);
+        Some(Signal::read(dimension, value, limit, seen.at))
+    });
+    let read = seen.sights.iter().map(|sight| Signal {
+        // As it was when it was read.
+        at: seen.at,
+        ..sight.signal
+    });
+    let signals: Vec<Signal> = read.chain(posted).collect();
+    let scales = match seen.host.container {
+        Some(_) => Scales::in_container(),
+        None => Scales::default(),
     };
-    let own = [Threads, Queue, Pool, Inflight, Latency, Gc, OldGen];
-    let of_the_application = known().filter(|(_, sight)| own.contains(&sight.signal.dimension));
-    // The first of equals: workers stand before what waits for them.
-    let most = |best: (f64, _), next: (f64, _)| {
-        if next.0.min(1.0) > best.0.min(1.0) {
-            next
-        } else {
-            best
-        }
-    };
-    of_the_application
-        .reduce(most)
-        .or_else(|| known().reduce(most))
-        .map(|(_, sight)| sight)
+    let headroom = Readings::of(&scales, &signals, seen.at).headroom(seen.at);
+    headroom.binding().map(|binding| binding.dimension)
 }
 
 /// As many digits as say something.
@@ -182,5 +179,52 @@ fn figure(value: f64) -> String {
         format!("{value:.0}")
     } else {
         format!("{value:.3}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::time::Mono;
+
+    use super::*;
+
+    fn seen(sights: &[(Dimension, f64, f64)], container: Option<&str>) -> Seen {
+        let at = Mono::from_millis(60_000);
+        let sight = |&(dimension, value, limit): &(Dimension, f64, f64)| Sight {
+            signal: Signal::read(dimension, value, limit, at),
+            source: "here".into(),
+            why: None,
+        };
+        let mut seen = Seen {
+            at,
+            sights: sights.iter().map(sight).collect(),
+            ..Seen::default()
+        };
+        seen.host.container = container.map(str::to_owned);
+        seen
+    }
+
+    #[test]
+    fn the_fullest_is_what_an_agent_decides_by() {
+        let of = |sights: &[_]| fullest(&seen(sights, None), &[]);
+        let idle = [(Dimension::Threads, 0.0, 8.0), (Dimension::Queue, 0.0, 4.0)];
+        let busy = [idle[0], (Dimension::Cpu, 2.0, 2.0), idle[1]];
+        // Half of the processor costs nobody anything.
+        let easy = [(Dimension::Threads, 1.0, 8.0), (Dimension::Cpu, 1.0, 2.0)];
+
+        assert_eq!(of(&busy), Some(Dimension::Cpu));
+        assert_eq!(of(&easy), Some(Dimension::Threads));
+        assert_eq!(of(&[(Dimension::Steal, 1.0, 1.0)]), None);
+    }
+
+    #[test]
+    fn in_a_container_the_host_is_not_it_and_what_is_posted_counts_as_well() {
+        let sights = [(Dimension::Cpu, 1.2, 2.0), (Dimension::Steal, 0.3, 1.0)];
+        let posted = [json!({ "dimension": "pool", "value": 9.0, "limit": 10.0 })];
+
+        assert_eq!(fullest(&seen(&sights, None), &[]), Some(Dimension::Steal));
+        let container = seen(&sights, Some("docker"));
+        assert_eq!(fullest(&container, &[]), Some(Dimension::Cpu));
+        assert_eq!(fullest(&container, &posted), Some(Dimension::Pool));
     }
 }

@@ -40,8 +40,27 @@ struct Look {
     at: Mono,
     /// What was done by then.
     work: Work,
-    /// How much of the node was used at that moment, if it was known.
+    /// How much of the node was used since the look before, if that is known.
     used: Option<f64>,
+}
+
+impl Eyes {
+    /// Puts what is seen into `signals`. Whether it is seen in a container.
+    fn look(&self, signals: &mut Vec<Signal>) -> bool {
+        match self {
+            Self::Agent(agent) => {
+                let seen = agent.latest();
+                signals.extend(seen.sights.iter().map(|sight| sight.signal));
+                seen.host.container.is_some()
+            }
+            Self::Posted(board) => {
+                let mut sights = Vec::new();
+                board.put_on(&mut sights);
+                signals.extend(sights.iter().map(|sight| sight.signal));
+                false
+            }
+        }
+    }
 }
 
 impl<S: Fn() -> Status> Reader<S> {
@@ -76,27 +95,17 @@ impl<S: Fn() -> Status> Reader<S> {
                 signals.push(read(Dimension::Queue, app.queued, app.queue_bound));
             }
         }
-        let mut in_container = false;
-        match &self.eyes {
-            Eyes::Agent(agent) => {
-                let seen = agent.latest();
-                in_container = seen.host.container.is_some();
-                signals.extend(seen.sights.iter().map(|sight| sight.signal));
-            }
-            Eyes::Posted(board) => {
-                let mut sights = Vec::new();
-                board.put_on(&mut sights);
-                signals.extend(sights.iter().map(|sight| sight.signal));
-            }
-        }
+        let carried = signals.len();
+        let in_container = self.eyes.look(&mut signals);
+        let used = used(self.before.last(), &work, &signals[carried..], now);
         let since = self.before.first();
         if let Some(Look { work: before, .. }) = since {
             signals.extend(self.latency(&work, before, now));
             signals.extend(downstream(&work, before, now));
         }
         let calls = since.map_or_else(Vec::new, |it| calls(&work, &it.work, now.since(it.at)));
-        let used = utilisation(&signals, now);
-        let load = since.and_then(|since| load(&work, since, now, mean_used(&self.before, used)?));
+        let mean = mean_used(&self.before, now, used);
+        let load = since.and_then(|since| load(&work, since, now, mean?));
         // Without applications behind it a process does not know how many requests are inside one.
         let inside = (!status.apps.is_empty()).then_some(work.inside);
         self.before.push(Look {
@@ -189,14 +198,35 @@ fn calls(work: &Work, before: &Work, span: Duration) -> Vec<(String, Called)> {
     calls
 }
 
+/// How much of the node was used between the look `before` and `now`, 0 to 1: of what the gateway carries itself the mean of that
+/// time, by Little's law; of what is seen `beside` that, what was seen last. The most of both.
+///
+/// How many are inside at the moment of a look says nothing about regular traffic: of what comes by the second, each look
+/// sees the same part, which may be much or nothing, and equal nodes would seem to be able to do very different things.
+fn used(before: Option<&Look>, work: &Work, beside: &[Signal], now: Mono) -> Option<f64> {
+    let before = before?;
+    let span = now.since(before.at);
+    let apps = work.apps.iter().zip(&before.work.apps);
+    let carried = apps.filter_map(|(app, before)| app.used_since(before, span));
+    let carried = carried.map(|used| used.min(1.0));
+    carried.chain(utilisation(beside, now)).reduce(f64::max)
+}
+
 /// How much of the node was used over the time that its work is counted in, which is since the first look of `before`,
-/// with what is used `now`. Requests come in bursts: what some seconds brought, over what one moment needed, would be
-/// a capacity that jumps.
-fn mean_used(before: &[Look], now: Option<f64>) -> Option<f64> {
-    // What was used at the first look belongs to the time before it.
-    let later = before.iter().skip(1).map(|look| look.used);
-    let known: Vec<f64> = later.chain([now]).flatten().collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+/// with what was `used` from the last one until `now`. Requests come in bursts: what some seconds brought, over what one
+/// needed, would be a capacity that jumps.
+fn mean_used(before: &[Look], now: Mono, used: Option<f64>) -> Option<f64> {
+    // What was used until the first look belongs to the time before it.
+    let later = before.iter().skip(1).map(|look| (look.at, look.used));
+    let ends = later.chain([(now, used)]);
+    let (mut product, mut known_s) = (0.0, 0.0);
+    for (begin, (end, used)) in before.iter().zip(ends) {
+        let Some(used) = used else { continue };
+        let span_s = end.since(begin.at).as_secs_f64();
+        product += used * span_s;
+        known_s += span_s;
+    }
+    (known_s > 0.0).then(|| product / known_s)
 }
 
 /// What was done `since` a look, with so much of the node used in the mean.
@@ -220,6 +250,8 @@ fn load(work: &Work, since: &Look, now: Mono, utilisation: f64) -> Option<Load> 
 
 #[cfg(test)]
 mod tests {
+    use tidegate_gateway::work::AppWork;
+
     use super::*;
 
     fn at(seconds: u64) -> Mono {
@@ -256,18 +288,52 @@ mod tests {
 
     #[test]
     fn what_is_used_is_the_mean_of_the_time_that_work_is_counted_in() {
-        let look = |used| Look {
-            at: at(0),
+        let look = |seconds, used| Look {
+            at: at(seconds),
             work: Work::default(),
             used,
         };
-        let before = [look(Some(1.0)), look(Some(0.2)), look(None)];
+        let before = [look(1, Some(1.0)), look(2, Some(0.2)), look(3, None)];
 
-        let mean = mean_used(&before, Some(0.4)).unwrap();
+        // A tick was left out, so that the last figure is of two seconds.
+        let mean = mean_used(&before, at(5), Some(0.5)).unwrap();
 
-        assert!((mean - 0.3).abs() < 1e-9, "{mean}");
-        assert_eq!(mean_used(&before, None), Some(0.2));
-        assert_eq!(mean_used(&[], None), None);
+        assert!((mean - 0.4).abs() < 1e-9, "{mean}");
+        assert_eq!(mean_used(&before, at(5), None), Some(0.2));
+        assert_eq!(mean_used(&before[..1], at(1), Some(0.5)), None);
+        assert_eq!(mean_used(&[], at(5), Some(0.5)), None);
+    }
+
+    /// What of one application with four workers was in use by then.
+    fn occupied(ms: u64) -> Work {
+        let app = AppWork {
+            occupied: Duration::from_millis(ms),
+            slots: 4,
+        };
+        Work {
+            apps: vec![app],
+            ..Work::default()
+        }
+    }
+
+    #[test]
+    fn what_a_gateway_carries_is_counted_over_the_time_and_not_at_the_moment_of_a_look() {
+        let before = Look {
+            at: at(1),
+            work: occupied(1_000),
+            used: None,
+        };
+        let of = |ms, beside: &[Signal]| used(Some(&before), &occupied(ms), beside, at(2)).unwrap();
+        let threads = |busy| Signal::read(Dimension::Threads, busy, 4.0, at(2));
+
+        // Ten requests of 20 ms each, wherever in the second they came.
+        assert!((of(1_200, &[]) - 0.05).abs() < 1e-9);
+        assert!((of(1_200, &[threads(3.0)]) - 0.75).abs() < 1e-9);
+        assert!((of(4_000, &[threads(1.0)]) - 0.75).abs() < 1e-9);
+        assert_eq!(of(7_000, &[]), 1.0, "more were let in than may be");
+        assert_eq!(used(None, &occupied(1_200), &[threads(3.0)], at(2)), None);
+        let idle = used(Some(&before), &Work::default(), &[], at(2));
+        assert_eq!(idle, None, "nothing is carried here");
     }
 
     #[test]

@@ -110,7 +110,10 @@ fn nodes(issue: &Issue, asked: Instant, left: Duration) -> Vec<Node> {
 }
 
 /// Puts up on `board` what holds at `now`, with the `load` that the node carries, where that is measured. What nobody renews
-/// is over with the lease, and then the node is healthy.
+/// is over with the lease; then holds what the node says of itself, and after that it is healthy.
+///
+/// Both at once: a leader falls silent between two ticks, and a full node that were healthy until the next would be sent all
+/// that it was to be spared.
 pub(super) fn put_up(board: &Board, standing: &Standing, load: Option<health::Load>, now: Mono) {
     let drains = standing.drain.is_some();
     let left = standing.verdict.valid_until.since(now);
@@ -121,12 +124,13 @@ pub(super) fn put_up(board: &Board, standing: &Standing, load: Option<health::Lo
         left.min(VERDICT_LEASE)
     };
     let load = load.filter(|load| now.since(load.at) < VERDICT_LEASE);
+    let load = load.map(|load| Load {
+        utilization: load.utilisation,
+        error_ratio: load.error_ratio,
+        completed_per_s: load.completed_rps,
+    });
     let verdict = Verdict {
-        load: load.map(|load| Load {
-            utilization: load.utilisation,
-            error_ratio: load.error_ratio,
-            completed_per_s: load.completed_rps,
-        }),
+        load,
         ..verdict(&standing.verdict, drains)
     };
     // A load is measured whether or not anybody judges it: a verdict that is over is put up as the one that nobody has said.
@@ -139,7 +143,18 @@ pub(super) fn put_up(board: &Board, standing: &Standing, load: Option<health::Lo
     } else {
         (verdict, lease)
     };
-    board.post(verdict, lease);
+    let own = standing.own.map(|own| {
+        let lasts = own.valid_until.since(now).min(VERDICT_LEASE);
+        let own = Verdict {
+            load,
+            ..self::verdict(&own, drains)
+        };
+        (own, lasts)
+    });
+    match own {
+        Some(own) => board.post_with(verdict, lease, own),
+        None => board.post(verdict, lease),
+    }
 }
 
 /// What the data path is told of the whole fleet at `now`; nothing when nobody says anything, and then what it was told
@@ -220,6 +235,26 @@ mod tests {
         assert_eq!((told.state, told.weight), (State::Stressed, 40));
         let binding = told.binding.unwrap();
         assert_eq!((binding.dimension, binding.used), ("threads", 0.75));
+    }
+
+    #[test]
+    fn a_full_node_whose_leader_falls_silent_goes_by_its_own_word_without_a_gap() {
+        let board = Board::default();
+        let full = Standing {
+            own: Some(standing(health::State::Stressed, 60_000).verdict),
+            ..standing(health::State::Saturated, 1_001)
+        };
+
+        put_up(&board, &full, None, Mono::from_millis(1_000));
+        // However often balancers ask while the last millisecond of it ends.
+        let later = loop {
+            let told = board.current();
+            if told.state != State::Saturated {
+                break told;
+            }
+        };
+
+        assert_eq!((later.state, later.weight), (State::Stressed, 40));
     }
 
     #[test]

@@ -169,6 +169,10 @@ fn an_agent_alone_is_a_node_that_says_what_it_is_short_of_until_it_is_killed() {
         "{metrics}"
     );
     assert!(
+        metrics.contains("\ntidegate_agent_looks_failed_total 0\n"),
+        "{metrics}"
+    );
+    assert!(
         !metrics.contains("tidegate_arrivals"),
         "nothing is carried here"
     );

@@ -2,13 +2,12 @@
 //!
 //! Both versions of the interface, and machines that have both at once: there the processor belongs to the old one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Roots;
 use super::cpu::count_of_list;
-use super::file::{KernelFile, field, number};
+use super::file::{KernelFile, field, number, text_of};
 use crate::agent::sight::Blank;
 
 /// Groups above one another that are looked at.
@@ -57,7 +56,7 @@ impl Cgroup {
     pub(super) fn find(roots: &Roots, pid: Option<u32>) -> Result<Self, Blank> {
         let who = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         let path = roots.proc.join(who).join("cgroup");
-        let lines = fs::read_to_string(&path).map_err(|error| Blank::of_file(&error, &path))?;
+        let lines = text_of(&path).map_err(|error| Blank::of_file(&error, &path))?;
         let mounts = roots.sys.join("fs/cgroup");
         let v1 = |controller| v1_group(&lines, &mounts, controller);
         if let Some((mount, group)) = v1("cpu") {

@@ -1,8 +1,7 @@
 //! Whether this is a container: there the host's load says nothing of us.
 
-use std::fs;
-
 use super::Roots;
+use super::file::text_of;
 
 /// What engines call the groups they put containers into.
 const ENGINES: [&str; 8] = [
@@ -22,14 +21,14 @@ const MARKS: [&str; 2] = [".dockerenv", "run/.containerenv"];
 
 /// What says that this is a container, if anything does.
 pub fn in_container(roots: &Roots) -> Option<String> {
-    let groups = fs::read_to_string(roots.proc.join("self/cgroup")).unwrap_or_default();
+    let groups = text_of(&roots.proc.join("self/cgroup")).unwrap_or_default();
     let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     for path in paths {
         if let Some(engine) = ENGINES.iter().find(|engine| path.contains(*engine)) {
             return Some(format!("a group of processes of {engine}: {path}"));
         }
     }
-    let mounts = fs::read_to_string(roots.proc.join("self/mountinfo")).unwrap_or_default();
+    let mounts = text_of(&roots.proc.join("self/mountinfo")).unwrap_or_default();
     let layers = mounts
         .lines()
         .find_map(root_kind)

@@ -11,7 +11,7 @@ pub(super) struct CpuTimes {
 /// Shares of the processor time between two looks, each from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CpuShares {
-    /// Not idle. Stolen time is in it: somebody here wanted it.
+    /// Neither idle nor stolen. Who waits for a core that others have uses none.
     pub(super) busy: f64,
     /// Given to others by the host.
     pub(super) steal: f64,
@@ -30,7 +30,8 @@ impl CpuTimes {
         }
         let [_, _, _, idle, iowait, .., steal] = times;
         (known >= 4).then(|| Self {
-            total: times.iter().sum(),
+            // Where counters are broken, no difference makes sense either: nothing is told then.
+            total: times.iter().fold(0, |sum, time| sum.saturating_add(*time)),
             idle: idle.saturating_add(iowait),
             steal,
         })
@@ -41,9 +42,9 @@ impl CpuTimes {
         let total = self.total.saturating_sub(earlier.total);
         // The time of idle cores may run backwards by a tick.
         let idle = self.idle.saturating_sub(earlier.idle).min(total);
-        let steal = self.steal.saturating_sub(earlier.steal).min(total);
+        let steal = self.steal.saturating_sub(earlier.steal).min(total - idle);
         (total > 0).then(|| CpuShares {
-            busy: (total - idle) as f64 / total as f64,
+            busy: (total - idle - steal) as f64 / total as f64,
             steal: steal as f64 / total as f64,
         })
     }
@@ -70,15 +71,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stolen_time_is_busy_and_told_apart_and_guest_time_does_not_count_twice() {
+    fn stolen_time_is_told_apart_and_guest_time_does_not_count_twice() {
         let early = CpuTimes::parse("cpu  10 0 10 70 10 0 0 0 5 5\ncpu0 1 2").unwrap();
         let late = CpuTimes::parse("cpu  20 0 20 130 20 0 0 10 9 9\ncpu0 1 2").unwrap();
 
         let shares = late.shares_since(&early).unwrap();
 
-        assert_eq!((shares.busy, shares.steal), (0.3, 0.1));
+        assert_eq!((shares.busy, shares.steal), (0.2, 0.1));
         assert_eq!(early.shares_since(&early), None);
         assert_eq!(CpuTimes::parse("cpu 1 2"), None);
+    }
+
+    #[test]
+    fn a_machine_whose_host_takes_all_of_it_uses_nothing() {
+        let early = CpuTimes::parse("cpu 0 0 0 0 0 0 0 0").unwrap();
+        let late = CpuTimes::parse("cpu 0 0 0 0 0 0 0 100").unwrap();
+
+        let shares = late.shares_since(&early).unwrap();
+
+        assert_eq!((shares.busy, shares.steal), (0.0, 1.0));
+    }
+
+    #[test]
+    fn counters_past_all_bounds_tell_nothing() {
+        let most = u64::MAX;
+        let line = format!("cpu {most} {most} 0 {most} {most} 0 0 {most}");
+        let broken = CpuTimes::parse(&line).unwrap();
+
+        let sane = CpuTimes::parse("cpu 10 0 10 70 10 0 0 0").unwrap();
+
+        assert_eq!(broken.shares_since(&broken), None);
+        assert_eq!(sane.shares_since(&broken), None);
+        let shares = broken.shares_since(&sane).unwrap();
+        assert!(shares.busy + shares.steal <= 1.0, "{shares:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A file of the kernel that is read every second.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,8 @@ use crate::agent::sight::Blank;
 
 /// Bytes read of a file. What matters in the files that are read here stands in the first few kilobytes.
 const BYTES_MAX: usize = 64 * 1024;
+/// Bytes read of a file that is read once: a machine may have thousands of mounts.
+const ONCE_BYTES_MAX: u64 = 1024 * 1024;
 /// Bytes of a buffer at first.
 const BYTES_FIRST: usize = 4 * 1024;
 
@@ -50,7 +52,7 @@ impl KernelFile {
     fn fill(&mut self) -> io::Result<usize> {
         let file = match &mut self.file {
             Some(file) => file,
-            empty => empty.insert(File::open(&self.path)?),
+            empty => empty.insert(open(&self.path)?),
         };
         if self.buffer.is_empty() {
             self.buffer.resize(BYTES_FIRST, 0);
@@ -67,6 +69,22 @@ impl KernelFile {
             }
         }
     }
+}
+
+/// Opens a file, and nothing that would wait for somebody on the other side, as a pipe does: that would be the last look.
+fn open(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
+}
+
+/// The first MiB of a file that is read once.
+pub(super) fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = Vec::new();
+    open(path)?.take(ONCE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The value behind `name` in lines of a name and a number.
@@ -107,6 +125,22 @@ mod tests {
         assert_eq!(file.read(), Ok(long.as_str()));
 
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+
+        let blank = KernelFile::new(path.clone()).read().map(str::to_owned);
+        let once = text_of(&path);
+
+        std::fs::remove_file(&path).unwrap();
+        let blank = blank.unwrap_err();
+        assert_eq!(blank.validity, Validity::Error);
+        assert!(blank.why.contains("no regular file"), "{}", blank.why);
+        assert!(once.is_err());
     }
 
     #[test]

@@ -366,7 +366,11 @@ pub(super) mod tests {
 
         assert_eq!(view.overflowed, Some(true), "a flag, not eighteen clients");
         let cpu = of(&sights, Dimension::Cpu, "/proc/stat").signal;
-        assert_eq!((cpu.value, cpu.limit), (2.4, 4.0));
+        assert_eq!(
+            (cpu.value, cpu.limit),
+            (2.0, 4.0),
+            "what others had is not used"
+        );
         assert_eq!(
             of(&sights, Dimension::Steal, "/proc/stat").signal.value,
             0.1

@@ -174,3 +174,38 @@ fn who_was_silent_is_still_counted_and_who_was_started_again_begins_anew() {
     assert_eq!(judged.nodes[&name(4)].state(), State::Unknown);
     assert!(judged.nodes[&name(2)].for_ms < judged.nodes[&name(1)].for_ms);
 }
+
+#[test]
+fn a_fleet_of_which_nothing_is_known_is_not_slowed_down_for_what_was() {
+    let mut before = Plane::new(name(1), Settings::default());
+    let full = |second: u64| {
+        let node = |number| (number, 7, said(second + 1, at(second), 200.0));
+        beacons(at(second), [node(1), node(2), node(3)])
+    };
+    let mut last = None;
+    for second in 0..10 {
+        last = Some(before.tick(at(second), Fence(1), &full(second)));
+    }
+    let last = last.unwrap();
+    assert!(last.word.admission < 0.7, "{}", last.word.admission);
+    let mut comes = Plane::new(name(2), Settings::default());
+    comes.resume(at(11), Some(&issue(&last, Duration::from_secs(2))));
+
+    // All were killed, and those that came in their places have read nothing yet.
+    let mut admission = Vec::new();
+    for second in 11..21 {
+        let node = |number| {
+            let said = Said {
+                sequence: second,
+                ..Said::nothing()
+            };
+            (number, 8, said)
+        };
+        let read = beacons(at(second), [node(1), node(2), node(3)]);
+        admission.push(comes.tick(at(second), Fence(2), &read).word.admission);
+    }
+
+    let tenth = admission[0] - last.word.admission;
+    assert!((tenth - 0.1).abs() < 0.002, "{tenth}");
+    assert_eq!(admission.last(), Some(&1.0), "{admission:?}");
+}
