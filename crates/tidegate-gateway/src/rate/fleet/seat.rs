@@ -283,19 +283,15 @@ impl Seat {
         Here::Ask(Arc::clone(bell).notified_owned())
     }
 
-    /// Nothing, if the store has never said anything of the key and is silent: what is supposed of it would be a whole burst
-    /// at each gateway. A report is due all the same, so that it is known when the store is back.
-    ///
-    /// Of a key whose state is told by reports; any other one asks by itself.
+    /// Whether the store has never said anything of a key whose state is told by reports. One is due all the same, so that it is
+    /// known when the store is back.
     pub(super) fn has_nothing_to_go_on(&mut self, now: Tick) -> bool {
-        match &mut self.way {
-            Way::Aggregate(reporter) if !reporter.has_heard() => {
-                self.touched = now;
-                reporter.hurry(now);
-                true
-            }
-            _ => false,
-        }
+        let Way::Aggregate(reporter) = &mut self.way else {
+            return false;
+        };
+        self.touched = now;
+        reporter.hurry(now);
+        !reporter.has_heard()
     }
 
     /// Decides without the store, as the limit says for that case; `None` if nothing passes then.
