@@ -27,6 +27,8 @@ pub const VERDICT_BYTES_MAX: usize = 1_024;
 pub const FLEET_BYTES_MAX: usize = 4_096;
 /// Most beacons that are kept, and most orders.
 pub const BEACONS_MAX: u32 = MEMBERS_MAX;
+/// Characters that are told of the name of an entry that makes no sense.
+pub const ODD_NAME_CHARS_MAX: usize = 64;
 /// Longest time that a beacon or what was published counts.
 pub const BEACON_LEASE_MAX: Duration = Duration::from_secs(60);
 /// The lease of whoever decides about the nodes of a fleet. It lies beside the beacons, in a Cluster
@@ -115,6 +117,9 @@ pub struct Beacons {
     pub beacons: Vec<Beacon>,
     /// What operators ordered, by name.
     pub orders: Vec<Order>,
+    /// Names of the entries, of both kinds, that make no sense and were passed over, the first [`ODD_NAME_CHARS_MAX`]
+    /// characters of each: somebody else writes to the store. They may hold anything.
+    pub odd: Vec<String>,
 }
 
 /// What a leader publishes.

@@ -27,7 +27,8 @@ mod sip;
 pub use background::Background;
 pub use beacons::{
     BEACON_BYTES_MAX, BEACON_LEASE_MAX, BEACONS_MAX, Beacon, Beacons, Decided, FLEET_BYTES_MAX,
-    Heard, Issue, LEADERSHIP, Mine, Order, Posted, Published, Stamp, VERDICT_BYTES_MAX,
+    Heard, Issue, LEADERSHIP, Mine, ODD_NAME_CHARS_MAX, Order, Posted, Published, Stamp,
+    VERDICT_BYTES_MAX,
 };
 pub use call::{Acked, Call};
 pub use ends::{

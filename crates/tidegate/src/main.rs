@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod demo;
 mod explain;
+mod here;
 mod limit;
 mod lint_lb;
 mod loaded;
@@ -183,7 +184,8 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 
 fn check(file: &Path, online: bool, role: Role) -> anyhow::Result<ExitCode> {
     let (setup, _) = Loaded::load(role, Some(file), Flags::default())?;
-    let notes = secrets::look(&setup)?;
+    let mut notes = secrets::look(&setup)?;
+    notes.extend(here::look(&setup));
     let summary = Summary(&setup).to_string();
     let mut page = format!("{}: ok\n\n{}", file.display(), summary.trim_end());
     for note in notes {

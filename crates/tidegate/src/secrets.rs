@@ -53,6 +53,19 @@ pub(crate) fn look(setup: &Setup) -> anyhow::Result<Vec<String>> {
         let path = &tokens.key_file;
         note(path, "key file", true, &mut notes, parse_token_keys)?;
     }
+    if let Some(agent) = &setup.agent {
+        let look = &agent.look;
+        for (path, kind) in [
+            (&look.password_file, "password file"),
+            (&look.token_file, "token file"),
+        ] {
+            if let Some(path) = path {
+                note(path, kind, true, &mut notes, |path, _| {
+                    crate::agent::secret(path)
+                })?;
+            }
+        }
+    }
     notes.dedup();
     Ok(notes)
 }

@@ -20,6 +20,8 @@ use crate::control::{Drain, NodeView, Outlook, view};
 
 /// The longest time that an order holds by itself, in milliseconds: a month. Without one it holds until it is taken back.
 const DRAIN_MS_MAX: i64 = 31 * 86_400_000;
+/// Nodes that are named of those that remain.
+const REMAINING_MAX: usize = 5;
 /// Names that are said to be like one that there is not.
 const SIMILAR_MAX: usize = 3;
 /// From this likeness on, of 1.
@@ -81,7 +83,8 @@ pub(crate) async fn drain(
     };
     if !is_forced {
         // An order for a misspelt name would wait for ever for a node that never comes.
-        known(&name, &outlook(&api, budget).await?.nodes)?;
+        let outlook = outlook(&api, budget).await?;
+        enough_remains(known(&name, &outlook.nodes)?, &outlook)?;
     }
     let order = Drain::encode(&by, why.as_deref());
     let ordering = api
@@ -125,6 +128,32 @@ async fn outlook(api: &Api, budget: Duration) -> Result<Outlook, Problem> {
     Ok(view(issue.as_ref(), &read))
 }
 
+/// Whether somebody with room remains when `node` is drained. Who is silent or drained already has nothing that others
+/// would have to take, and the last node is never drained.
+fn enough_remains(node: &NodeView, outlook: &Outlook) -> Result<(), Problem> {
+    let carries = node.beacon_age_ms.is_some() && node.drain.is_none();
+    let remains = outlook.without(&node.node);
+    if !carries || remains.is_empty() || remains.iter().any(|other| other.has_room()) {
+        return Ok(());
+    }
+    let named = remains.iter().take(REMAINING_MAX).map(|other| {
+        let left = other
+            .headroom
+            .map(|left| format!(", {:.0} % left", left * 100.0));
+        format!("{}{}", other.node, left.unwrap_or_default())
+    });
+    let named: Vec<String> = named.collect();
+    let more = match remains.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let detail = format!(
+        "what remains is {}{more}: none of it has room",
+        named.join("; ")
+    );
+    Err(Problem::new(StatusCode::CONFLICT, "no_room_left", detail))
+}
+
 /// The node of this name, or why there is none, with names that may have been meant.
 fn known<'n>(name: &Name, nodes: &'n [NodeView]) -> Result<&'n NodeView, Problem> {
     let found = nodes.iter().find(|node| node.node == name.as_str());
@@ -158,5 +187,96 @@ fn away(error: StoreError) -> Problem {
     match error {
         StoreError::Busy => Problem::away("store_busy", error.to_string()),
         other => Problem::away("store_away", other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Drained;
+
+    fn node(name: &str, state: &'static str, left: Option<f64>) -> NodeView {
+        NodeView {
+            node: name.to_owned(),
+            state,
+            source: "control",
+            weight: 100,
+            headroom: left,
+            dimension: None,
+            value: None,
+            limit: None,
+            binding_for_ms: None,
+            for_ms: None,
+            confidence: None,
+            guard: None,
+            beacon_age_ms: Some(100),
+            silent_for_ms: None,
+            inflight: None,
+            completed_rps: None,
+            error_ratio: None,
+            release: None,
+            drain: None,
+        }
+    }
+
+    /// Why the first of `nodes` is not drained, if so.
+    fn refusal(nodes: &[NodeView]) -> Option<String> {
+        let outlook = Outlook {
+            fleet: None,
+            nodes: nodes.to_vec(),
+        };
+        let refused = enough_remains(&outlook.nodes[0], &outlook).err()?;
+        Some(format!("{refused:?}"))
+    }
+
+    #[test]
+    fn the_last_node_with_room_is_not_drained_without_a_word() {
+        let healthy = node("n1", "healthy", Some(0.8));
+        let full = node("n2", "saturated", Some(0.004));
+        let drained = NodeView {
+            drain: Some(Drained {
+                by: "kim".to_owned(),
+                why: None,
+                since_ms: None,
+                left_ms: None,
+                is_done: true,
+            }),
+            ..node("n3", "drained", Some(1.0))
+        };
+        let silent = NodeView {
+            beacon_age_ms: None,
+            ..node("n4", "unknown", None)
+        };
+
+        let said = refusal(&[
+            healthy.clone(),
+            full.clone(),
+            drained.clone(),
+            silent.clone(),
+        ]);
+        let said = said.unwrap();
+        assert!(
+            said.contains("what remains is n2, 0 % left: none"),
+            "{said}"
+        );
+        let many: Vec<NodeView> = std::iter::once(healthy.clone())
+            .chain((2..10).map(|number| node(&format!("n{number}"), "saturated", None)))
+            .collect();
+        let said = refusal(&many).unwrap();
+        assert!(said.contains("n2; n3; n4; n5; n6 and 3 more"), "{said}");
+
+        let other = node("n5", "stressed", Some(0.3));
+        assert_eq!(refusal(&[healthy.clone(), full.clone(), other]), None);
+        assert_eq!(
+            refusal(&[healthy.clone(), silent.clone()]),
+            None,
+            "the last"
+        );
+        assert_eq!(refusal(&[silent, full.clone()]), None, "it carries nothing");
+        assert_eq!(
+            refusal(&[drained, full]),
+            None,
+            "it carries nothing any more"
+        );
     }
 }

@@ -42,7 +42,18 @@ fn own(station: &Station, now: Mono) -> Vec<Gauge> {
         let label = vec![("result", post.name().to_owned())];
         (label, station.posts(post) as f64)
     });
+    let unreadable = [
+        ("entry", station.odd()),
+        ("beacon", station.plane().unreadable()),
+    ]
+    .map(|(what, count)| (vec![("what", what.to_owned())], count as f64));
     vec![
+        Gauge {
+            name: "tidegate_fleet_unreadable_total",
+            help: "Entries of the store, and what nodes say in theirs, that made no sense to this node while it led, each once a second",
+            is_counter: true,
+            rows: unreadable.to_vec(),
+        },
         Gauge {
             name: "tidegate_verdict_source",
             help: "Who says what holds for this node: 1 for the leader, the node itself, or nobody",

@@ -1,5 +1,6 @@
 //! One node's part in it: a beacon a second, what holds for the node, and the plane while it leads.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tidegate_core::health::{Headroom, Local, Readings, Scales, Settings, State, VERDICT_LEASE};
@@ -19,6 +20,8 @@ use super::plane::{Judged, Plane, VALID};
 
 /// How often a node speaks and a leader decides.
 pub const TICK: Duration = Duration::from_secs(1);
+/// Entries of the store that make no sense which are named in the log.
+const ODD_NAMED_MAX: usize = 64;
 
 /// What a station is started with.
 #[derive(Clone, Debug)]
@@ -49,7 +52,12 @@ pub struct Station {
     judged: Option<(Mono, Judged)>,
     posts: [u64; 4],
     last: Option<Post>,
+    /// What the store said when it last refused a beacon, which is told once.
+    refusal: Option<String>,
     failures: u64,
+    /// How often an entry was passed over that makes no sense, and those that people know of.
+    odd: u64,
+    odd_named: BTreeSet<String>,
 }
 
 /// What became of a beacon.
@@ -97,7 +105,10 @@ impl Station {
             judged: None,
             posts: [0; 4],
             last: None,
+            refusal: None,
             failures: 0,
+            odd: 0,
+            odd_named: BTreeSet::new(),
         }
     }
 
@@ -106,6 +117,7 @@ impl Station {
     /// Never waits longer than five times the plan's `timeout`; what the node holds itself for does not depend on it.
     pub async fn turn(&mut self, now: Mono, said: Said) -> Standing {
         self.follower.observe(now, &self.headroom(now, &said));
+        let before = self.follower.standing(now).drain;
         let post = match self.post(now, said).await {
             Ok(Posted::Heard(heard)) => {
                 self.is_new = false;
@@ -121,10 +133,19 @@ impl Station {
             }
             Ok(Posted::Superseded) => Post::Superseded,
             Ok(Posted::Full) => Post::Full,
-            Err(_) => Post::Away,
+            Err(error) => {
+                self.note_refusal(&error);
+                Post::Away
+            }
         };
         self.note(post);
-        self.follower.standing(now)
+        let standing = self.follower.standing(now);
+        if let Some(drain) = before.filter(|_| standing.drain.is_none()) {
+            // A store that has lost an order looks from here like one from which it was taken.
+            let node = &self.plan.node.id;
+            info!(%node, by = ?drain.by, "drained no more: that was taken back, no other node is left, or the store lost the order");
+        }
+        standing
     }
 
     /// Counts, and tells people when it is another than before.
@@ -139,6 +160,33 @@ impl Station {
             Post::Away => warn!(%node, "the store is away: this node goes by what it reads itself"),
         }
         self.last = Some(post);
+        if post != Post::Away {
+            self.refusal = None;
+        }
+    }
+
+    /// Tells people what a store says that does answer, but not what it should: once for each that it says.
+    fn note_refusal(&mut self, error: &StoreError) {
+        let (StoreError::Refused(said) | StoreError::Odd(said)) = error else {
+            return;
+        };
+        if self.refusal.as_ref() == Some(said) {
+            return;
+        }
+        let node = &self.plan.node.id;
+        warn!(%node, said = ?said, "the store does not take what this node says");
+        self.refusal = Some(said.clone());
+    }
+
+    /// Counts entries that make no sense, and tells people of each once.
+    fn note_odd(&mut self, odd: &[String]) {
+        self.odd += odd.len() as u64;
+        for name in odd {
+            if self.odd_named.len() < ODD_NAMED_MAX && self.odd_named.insert(name.clone()) {
+                // Its name may hold anything, and is written with escapes.
+                warn!(entry = ?name, "an entry in the store makes no sense and is passed over");
+            }
+        }
     }
 
     /// What holds for the node at `now`.
@@ -184,6 +232,11 @@ impl Station {
         self.failures
     }
 
+    /// How often an entry of the store was passed over that makes no sense, while this node led: each once a second.
+    pub const fn odd(&self) -> u64 {
+        self.odd
+    }
+
     const fn call(&self) -> Call {
         Call::within(self.plan.timeout)
     }
@@ -219,6 +272,7 @@ impl Station {
             self.plane.resume(now, issue.as_ref());
         }
         let read = self.fleet.beacons(self.call()).await?;
+        self.note_odd(&read.odd);
         let judged = self.plane.tick(now, held.fence, &read);
         if !held.is_valid(Instant::now()) {
             // Paused meanwhile; somebody else may lead by now.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_core::health::FORGOTTEN_AFTER;
+use tidegate_core::health::{FORGOTTEN_AFTER, STRESSED_FACTOR, State, WEIGHT_MAX};
 use tidegate_core::session::Name;
 use tidegate_core::time::{Mono, Wall};
 use tidegate_store::{Beacons, Issue};
@@ -76,6 +76,33 @@ pub struct NodeView {
     pub release: Option<String>,
     /// An operator's order to drain it.
     pub drain: Option<Drained>,
+}
+
+impl Outlook {
+    /// What takes new requests when the node `name` is drained: all others that are heard of and have no order.
+    pub fn without(&self, name: &str) -> Vec<&NodeView> {
+        let others = self.nodes.iter().filter(|node| node.node != name);
+        others
+            .filter(|node| node.beacon_age_ms.is_some() && node.drain.is_none())
+            .collect()
+    }
+}
+
+impl NodeView {
+    /// Whether it has room, as far as anybody knows. What is full is out, or the guard keeps it in.
+    pub fn has_room(&self) -> bool {
+        self.state != State::Saturated.name() && self.guard.is_none()
+    }
+}
+
+/// The weight that a node gives itself while nobody decides about it.
+fn own_weight(said: Option<&Said>) -> u8 {
+    match said.map(|said| said.state) {
+        Some(State::Stressed | State::Saturated) => {
+            (f64::from(WEIGHT_MAX) * STRESSED_FACTOR).round() as u8
+        }
+        _ => WEIGHT_MAX,
+    }
 }
 
 /// The fleet as `issue` and `read`, read together, have it.
@@ -176,7 +203,7 @@ impl Known {
             weight: if is_drained {
                 0
             } else {
-                told.map_or(100, |told| told.weight)
+                told.map_or_else(|| own_weight(said), |told| told.weight)
             },
             headroom: told.and_then(|told| told.left),
             dimension: binding.map(|bound| bound.dimension.clone()),
@@ -208,7 +235,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::health::{Dimension, Signal, State};
+    use tidegate_core::health::{Dimension, Hold, Signal};
     use tidegate_store::{Beacon, Fence, Node, Order, Stamp};
 
     use super::super::verdict::Bound;
@@ -265,6 +292,7 @@ mod tests {
                     said: Drain::encode("kim", Some("new disk")),
                 })
                 .collect(),
+            odd: Vec::new(),
         }
     }
 
@@ -345,6 +373,56 @@ mod tests {
         assert_eq!(of(&unled), [("a".to_owned(), Some(12_000)), other.clone()]);
         assert!(led.fleet.is_some() && unled.fleet.is_none());
         assert_eq!(of(&later), [other]);
+    }
+
+    #[test]
+    fn a_node_that_nobody_decides_about_has_the_weight_that_it_gives_itself() {
+        for (state, weight) in [(State::Stressed, 70), (State::Healthy, 100)] {
+            let mut all = read(wall(0), &["a"], &[]);
+            let said = Said {
+                state,
+                ..Said::nothing()
+            };
+            all.beacons[0].said = said.encode(Mono::default());
+
+            let seen = view(None, &all);
+
+            let node = &seen.nodes[0];
+            assert_eq!((node.state, node.source), (state.name(), "local"));
+            assert_eq!(node.weight, weight);
+        }
+    }
+
+    #[test]
+    fn what_remains_without_a_node_is_what_is_heard_of_and_not_ordered_away() {
+        let full = Told {
+            age_ms: Some(100),
+            ..Told::of(State::Saturated, 0)
+        };
+        let kept = Told {
+            age_ms: Some(100),
+            ..Told::of(State::Saturated, 100)
+        }
+        .held(Some(Hold::Last));
+        let silent = Told {
+            age_ms: Some(9_000),
+            ..Told::of(State::Unknown, 100)
+        };
+        let issue = issue(&[("full", full), ("kept", kept), ("silent", silent)]);
+        let heard = ["full", "kept", "leaving", "new"];
+
+        let seen = view(Some(&issue), &read(wall(100), &heard, &["leaving"]));
+
+        let remains = seen.without("new");
+        let remains: Vec<_> = (remains.iter())
+            .map(|node| (node.node.as_str(), node.has_room()))
+            .collect();
+        assert_eq!(remains, [("full", false), ("kept", false)]);
+        let with_room: Vec<_> = (seen.without("full").iter())
+            .filter(|node| node.has_room())
+            .map(|node| node.node.clone())
+            .collect();
+        assert_eq!(with_room, ["new"]);
     }
 
     #[test]

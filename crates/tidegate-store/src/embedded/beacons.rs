@@ -99,6 +99,8 @@ impl Embedded {
                 now,
                 beacons: living.map(|kept| kept.beacon.clone()).collect(),
                 orders: board.orders.values().cloned().collect(),
+                // Nobody else writes here.
+                odd: Vec::new(),
             }
         })
     }

@@ -44,9 +44,14 @@ impl Answer {
         }
     }
 
-    /// Whether the server cannot serve.
-    pub(super) const fn is_unfit(&self) -> bool {
-        matches!(self, Self::Unfit(_) | Self::Refused(_))
+    /// What the server said, where it did not do what it was asked.
+    pub(super) fn refusal(self) -> Option<String> {
+        match self {
+            Self::Unfit(said)
+            | Self::Refused(StoreError::Refused(said) | StoreError::Odd(said)) => Some(said),
+            Self::Refused(other) => Some(other.to_string()),
+            _ => None,
+        }
     }
 
     fn of_error(error: &ServerError, asked: &Address) -> Self {

@@ -13,8 +13,8 @@ use super::sessions::millis;
 use super::{Lane, Redis, Run, keys, scripts};
 use crate::Call;
 use crate::beacons::{
-    BEACONS_MAX, Beacon, Beacons, Decided, Heard, Issue, LEADERSHIP, Mine, Order, PUBLISHED_KEPT,
-    Posted, Published, Stamp,
+    BEACON_LEASE_MAX, BEACONS_MAX, Beacon, Beacons, Decided, Heard, Issue, LEADERSHIP, Mine,
+    ODD_NAME_CHARS_MAX, Order, PUBLISHED_KEPT, Posted, Published, Stamp,
 };
 use crate::error::StoreError;
 use crate::lease::Fence;
@@ -68,29 +68,29 @@ impl Redis {
         let now = elements.now()?;
         let mut living = elements.nested()?;
         let mut ordered = elements.nested()?;
-        let mut beacons = Vec::new();
+        let (mut beacons, mut orders, mut odd) = (Vec::new(), Vec::new(), Vec::new());
         while !living.is_empty() {
-            beacons.push(Beacon {
-                node: super::fleet::node_of(&mut living)?,
-                at: living.time()?,
-                said: living.bytes()?,
-            });
+            let entry = Entry::read(&mut living)?;
+            match entry.beacon(now) {
+                Some(beacon) => beacons.push(beacon),
+                None => odd.push(entry.title()),
+            }
         }
         beacons.sort_by(|one, other| one.node.cmp(&other.node));
-        let mut orders = Vec::new();
         while !ordered.is_empty() {
-            orders.push(Order {
-                node: name_of(&ordered.text()?, &elements)?,
-                since: ordered.time()?,
-                until: Some(ordered.time()?).filter(|until| *until != Wall::default()),
-                said: ordered.bytes()?,
-            });
+            let entry = Entry::read(&mut ordered)?;
+            match entry.order() {
+                Some(order) => orders.push(order),
+                None => odd.push(entry.title()),
+            }
         }
         orders.sort_by(|one, other| one.node.cmp(&other.node));
+        odd.sort_unstable();
         Ok(Beacons {
             now,
             beacons,
             orders,
+            odd,
         })
     }
 
@@ -135,9 +135,16 @@ impl Redis {
         while !pairs.is_empty() {
             let (field, value) = (pairs.text()?, pairs.bytes()?);
             match field.strip_prefix(NODE) {
-                Some(node) => verdicts.insert(name_of(node, &elements)?, value),
-                None => own.insert(field, value).and(None),
-            };
+                // What is no node's is nobody's word: the leader takes it out with the next that it publishes.
+                Some(node) => {
+                    if let Ok(node) = Name::new(node) {
+                        verdicts.insert(node, value);
+                    }
+                }
+                None => {
+                    own.insert(field, value);
+                }
+            }
         }
         if own.is_empty() {
             return Ok(None);
@@ -152,8 +159,8 @@ impl Redis {
             stamp: Stamp {
                 fence: Fence(number("fence")?),
                 generation: number("generation")?,
-                at: Wall::from_micros(number("at")? * 1_000),
-                until: Wall::from_micros(number("until")? * 1_000),
+                at: replies::wall(number("at")?),
+                until: replies::wall(number("until")?),
             },
             fleet: own.get("fleet").cloned().unwrap_or_default(),
             verdicts,
@@ -193,12 +200,66 @@ impl Redis {
     }
 }
 
-fn leadership() -> String {
-    keys::lead(&Name::new(LEADERSHIP).expect("it is a name"))
+/// An entry of one of the hashes that all nodes read, its four parts told apart. Anybody may write there: one that makes
+/// no sense must not keep the others from being read.
+struct Entry {
+    name: Vec<u8>,
+    numbers: [Vec<u8>; 2],
+    said: Vec<u8>,
 }
 
-fn name_of(text: &str, elements: &Elements) -> Result<Name, StoreError> {
-    Name::new(text).map_err(|_| elements.odd())
+impl Entry {
+    fn read(elements: &mut Elements) -> Result<Self, StoreError> {
+        Ok(Self {
+            name: elements.bytes()?,
+            numbers: [elements.bytes()?, elements.bytes()?],
+            said: elements.bytes()?,
+        })
+    }
+
+    /// As a beacon: a node, its incarnation, when it came in milliseconds. `None` when it is none, or comes from so far
+    /// ahead of `now` that it would count for ever.
+    fn beacon(&self, now: Wall) -> Option<Beacon> {
+        let [incarnation, at] = &self.numbers;
+        let at = replies::wall(natural(at)?);
+        (at.since(now) <= BEACON_LEASE_MAX).then_some(Beacon {
+            node: Node {
+                id: self.node()?,
+                incarnation: natural(incarnation)?,
+            },
+            at,
+            said: self.said.clone(),
+        })
+    }
+
+    /// As an order: a node, since and until when in milliseconds, 0 until it is taken back.
+    fn order(&self) -> Option<Order> {
+        let [since, until] = &self.numbers;
+        Some(Order {
+            node: self.node()?,
+            since: replies::wall(natural(since)?),
+            until: Some(replies::wall(natural(until)?)).filter(|it| *it != Wall::default()),
+            said: self.said.clone(),
+        })
+    }
+
+    fn node(&self) -> Option<Name> {
+        Name::new(str::from_utf8(&self.name).ok()?).ok()
+    }
+
+    /// What it is called, for people.
+    fn title(&self) -> String {
+        let name = String::from_utf8_lossy(&self.name);
+        name.chars().take(ODD_NAME_CHARS_MAX).collect()
+    }
+}
+
+fn natural(digits: &[u8]) -> Option<u64> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn leadership() -> String {
+    keys::lead(&Name::new(LEADERSHIP).expect("it is a name"))
 }
 
 fn mine(elements: &mut Elements) -> Result<Option<Mine>, StoreError> {

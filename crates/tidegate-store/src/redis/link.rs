@@ -232,6 +232,11 @@ fn config() -> AsyncConnectionConfig {
 fn role_of(said: &Value) -> Result<&str, String> {
     let role = match said {
         Value::Array(parts) => parts.first(),
+        // In its own words, such as NOAUTH.
+        Value::ServerError(error) => {
+            let details = error.details().unwrap_or_default();
+            return Err(format!("{} {details}", error.code()));
+        }
         _ => None,
     };
     role.and_then(text)

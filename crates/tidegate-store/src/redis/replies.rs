@@ -494,7 +494,7 @@ fn number(bytes: &[u8]) -> Option<i64> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-const fn wall(millis: u64) -> Wall {
+pub(super) const fn wall(millis: u64) -> Wall {
     Wall::from_micros(millis.saturating_mul(1_000))
 }
 

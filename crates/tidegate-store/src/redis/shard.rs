@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Cmd;
 use tidegate_core::breaker::{Breaker, BreakerPlan, BreakerState, Change};
 use tidegate_core::rng::Rng;
 use tidegate_core::session::{OnShort, Replication, Wait};
@@ -14,12 +14,14 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::Answer;
+use super::conversation::{Failure, converse, write_and_wait};
 use super::counts::Counts;
 use super::failover::Watch;
 use super::line::Line;
 use super::link::{Greeting, Identity, Link};
 use super::plan::{Address, RedisPlan, Use};
 use super::pool::{Place, Pool};
+use super::said::Said;
 use super::script::Run;
 use super::servers::Lane;
 use crate::error::StoreError;
@@ -68,6 +70,8 @@ struct Guarded {
     /// Some key of the shard's slots, to try whether it takes writes.
     canary: String,
     watch: Watch,
+    /// Why it is away, or soon will be.
+    said: Said,
 }
 
 /// What is sent.
@@ -77,12 +81,6 @@ pub(super) enum Request<'a> {
     Run(&'a Run),
     /// A command.
     Command(&'a Cmd),
-}
-
-/// Why a server gave no answer.
-enum Failure {
-    Timeout,
-    Broken(String),
 }
 
 impl Common {
@@ -123,6 +121,7 @@ impl Shard {
                 identity: None,
                 canary: CANARY.to_owned(),
                 watch: Watch::default(),
+                said: Said::default(),
             }),
             common,
         }
@@ -195,6 +194,7 @@ impl Shard {
                     self.wake.notify_one();
                 }
                 self.counts.timeouts.one();
+                self.hear(NO_ANSWER);
                 self.failed();
                 Err(StoreError::Timeout)
             }
@@ -203,6 +203,7 @@ impl Shard {
                     self.wake.notify_one();
                 }
                 self.counts.broken.one();
+                self.hear(&why);
                 self.failed();
                 Err(StoreError::Broken(why))
             }
@@ -272,11 +273,13 @@ impl Shard {
             }
             Err(Failure::Timeout) => {
                 self.counts.timeouts.one();
+                self.hear(NO_ANSWER);
                 self.failed();
                 Err(StoreError::Timeout)
             }
             Err(Failure::Broken(why)) => {
                 self.counts.broken.one();
+                self.hear(&why);
                 self.failed();
                 Err(StoreError::Broken(why))
             }
@@ -305,6 +308,9 @@ impl Shard {
             .runtime
             .spawn(async move { Link::dial(&target, &greeting, within).await });
         let dialled = dialling.await.map_err(|_| StoreError::Away)?;
+        if let Err(error) = &dialled {
+            self.hear(&error.to_string());
+        }
         let link = dialled.ok().filter(|link| self.knows(link.identity()));
         let Some(link) = link else {
             self.counts.dials_failed.one();
@@ -324,11 +330,12 @@ impl Shard {
     }
 
     fn heard(&self, answer: &Answer, begun: Instant) {
-        if let Answer::Unfit(_) = answer {
+        if let Answer::Unfit(said) = answer {
             self.counts.unfit.one();
             let now = self.common.now();
             self.fell_silent(now);
             let mut guarded = self.guarded();
+            guarded.said.hear(said);
             let Guarded { breaker, rng, .. } = &mut *guarded;
             let change = breaker.refused(now, rng);
             self.changed(&mut guarded, change);
@@ -344,6 +351,11 @@ impl Shard {
         let mut guarded = self.guarded();
         guarded.breaker.answered(now);
         guarded.watch.answered(now, begun.elapsed());
+    }
+
+    /// Notes why something went wrong, for people to read if calls stop for it.
+    pub(super) fn hear(&self, why: &str) {
+        self.guarded().said.hear(why);
     }
 
     /// A call or a dial had no answer.
@@ -410,6 +422,7 @@ impl Shard {
             return;
         }
         if self.guarded().identity.is_some() {
+            self.hear("the primary is elsewhere now");
             self.told();
         }
         let now = self.common.now();
@@ -475,10 +488,15 @@ impl Shard {
             Change::Tripped(why) => {
                 self.passing.store(false, Ordering::Relaxed);
                 self.counts.trips[why.index()].one();
-                if guarded.watch.tripped(now) {
-                    tracing::warn!(purpose, reason = why.name(), "a store is away");
+                let (is_new, is_news) = (guarded.watch.tripped(now), guarded.said.is_news());
+                let address = self.target.borrow().as_ref().map(ToString::to_string);
+                let (reason, said) = (why.name(), guarded.said.last());
+                if is_new {
+                    tracing::warn!(purpose, address, reason, said, "a store is away");
+                } else if is_news {
+                    tracing::warn!(purpose, address, reason, said, "a store is still away");
                 } else {
-                    tracing::debug!(purpose, reason = why.name(), "a store is still away");
+                    tracing::debug!(purpose, address, reason, said, "a store is still away");
                 }
                 self.give_everything_up();
                 self.wake.notify_one();
@@ -489,6 +507,7 @@ impl Shard {
                 self.spoke();
                 self.passing.store(true, Ordering::Relaxed);
                 self.counts.passes.one();
+                guarded.said.forget();
                 let away_ms = guarded
                     .watch
                     .passes(now)
@@ -510,82 +529,8 @@ impl Shard {
     }
 }
 
+/// What is said of a server that said nothing.
+pub(super) const NO_ANSWER: &str = "no answer in time";
+
 /// The key that writes are tried with where every key is on one shard.
 pub(super) const CANARY: &str = "tg:canary";
-
-async fn converse(
-    link: &Link,
-    request: Request<'_>,
-    asking: bool,
-    deadline: Instant,
-) -> Result<Answer, Failure> {
-    let conversation = async {
-        match request {
-            Request::Command(command) => ask(link, command, asking).await,
-            Request::Run(run) => match ask(link, &run.by_hash(), asking).await? {
-                Answer::UnknownScript => ask(link, &run.by_text(), asking).await,
-                answer => Ok(answer),
-            },
-        }
-    };
-    match timeout_at(deadline, conversation).await {
-        Ok(answer) => answer.map_err(Failure::Broken),
-        Err(_) => Err(Failure::Timeout),
-    }
-}
-
-async fn ask(link: &Link, command: &Cmd, asking: bool) -> Result<Answer, String> {
-    let said = if asking {
-        let mut both = redis::pipe();
-        both.cmd("ASKING").add_command(command.clone());
-        let said = link.send_all(&both).await?;
-        said.into_iter().next_back().unwrap_or_default()
-    } else {
-        link.send(command).await?
-    };
-    Ok(Answer::of(said, link.address()))
-}
-
-async fn write_and_wait(
-    link: &Link,
-    run: &Run,
-    asking: bool,
-    wait: Wait,
-    deadline: Instant,
-) -> Result<(Answer, u8), Failure> {
-    let conversation = async {
-        let mut spoken = speak_and_wait(link, run.by_hash(), asking, wait).await?;
-        if spoken.0 == Answer::UnknownScript {
-            spoken = speak_and_wait(link, run.by_text(), asking, wait).await?;
-        }
-        Ok(spoken)
-    };
-    match timeout_at(deadline + wait.within, conversation).await {
-        Ok(spoken) => spoken.map_err(Failure::Broken),
-        Err(_) => Err(Failure::Timeout),
-    }
-}
-
-async fn speak_and_wait(
-    link: &Link,
-    command: Cmd,
-    asking: bool,
-    wait: Wait,
-) -> Result<(Answer, u8), String> {
-    let mut both = redis::pipe();
-    if asking {
-        both.cmd("ASKING");
-    }
-    // 0 would wait for ever.
-    let within_ms = wait.within.as_millis().max(1) as u64;
-    both.add_command(command);
-    both.cmd("WAIT").arg(wait.replicas).arg(within_ms);
-    let mut said = link.send_all(&both).await?;
-    let (replicas, said) = (said.pop(), said.pop());
-    let replicas = match replicas {
-        Some(Value::Int(replicas)) => u8::try_from(replicas).unwrap_or(u8::MAX),
-        _ => 0,
-    };
-    let answer = Answer::of(said.unwrap_or_default(), link.address());
-    Ok((answer, replicas))
-}

@@ -7,12 +7,13 @@ use redis::{Pipeline, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::answer::Answer;
 use super::line::Line;
 use super::link::{DialError, Link};
 use super::map::Map;
 use super::redo::{Ring, Write};
 use super::script::Known;
-use super::shard::Shard;
+use super::shard::{NO_ANSWER, Shard};
 
 /// How often a primary that answers is asked whether it still is one.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,6 +27,9 @@ const REDO_BATCH: usize = 64;
 const REDO_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the key stays that writes are tried with.
 const CANARY_KEPT_MS: u64 = 10_000;
+
+/// What is said when the data is not where it was.
+const ANOTHER: &str = "it was restarted, or another server answers at its address";
 
 /// Keeps one shard connected.
 pub(super) struct Supervisor {
@@ -77,7 +81,7 @@ impl Supervisor {
                 return false;
             };
             if !self.shard.knows(link.identity()) {
-                // The server was restarted, or another one has its address.
+                self.shard.hear(ANOTHER);
                 self.shard.told();
                 return false;
             }
@@ -102,11 +106,23 @@ impl Supervisor {
                 *next = Instant::now() + CHECK_INTERVAL;
                 true
             }
-            Ok(Ok(_) | Err(DialError::NotPrimary(_))) => {
+            Ok(Ok(_)) => {
+                self.shard.hear(ANOTHER);
                 self.shard.told();
                 false
             }
-            Ok(Err(_)) | Err(_) => {
+            Ok(Err(error @ DialError::NotPrimary(_))) => {
+                self.shard.hear(&error.to_string());
+                self.shard.told();
+                false
+            }
+            Ok(Err(error)) => {
+                self.shard.hear(&error.to_string());
+                self.shard.failed();
+                false
+            }
+            Err(_) => {
+                self.shard.hear(NO_ANSWER);
                 self.shard.failed();
                 false
             }
@@ -121,6 +137,7 @@ impl Supervisor {
         let dialled = Link::dial(&target, &common.greeting, within).await;
         if let Err(error) = &dialled {
             self.shard.counts.dials_failed.one();
+            self.shard.hear(&error.to_string());
             tracing::debug!(%target, %error, "cannot connect to a store");
             common.look_again.notify_one();
         }
@@ -156,15 +173,26 @@ impl Supervisor {
         canary.arg("PX").arg(CANARY_KEPT_MS);
         let begun = Instant::now();
         let trying = async {
-            let identity = link.identify().await.ok()?;
-            let said = link.send(&canary).await.ok()?;
+            let identity = link.identify().await.map_err(|error| error.to_string())?;
+            let said = link.send(&canary).await?;
             // A redirect is fine: the map will know.
-            let refused = super::answer::Answer::of(said, link.address()).is_unfit();
-            (!refused && identity == *link.identity()).then_some(())
+            if let Some(refusal) = Answer::of(said, link.address()).refusal() {
+                return Err(refusal);
+            }
+            if identity != *link.identity() {
+                return Err(ANOTHER.to_owned());
+            }
+            Ok(())
         };
         let within = self.shard.common.plan.operation_timeout;
-        timeout(within, trying).await.ok()??;
-        Some(begun.elapsed())
+        let tried = timeout(within, trying).await;
+        match tried.unwrap_or_else(|_| Err(NO_ANSWER.to_owned())) {
+            Ok(()) => Some(begun.elapsed()),
+            Err(why) => {
+                self.shard.hear(&why);
+                None
+            }
+        }
     }
 
     /// Connections, scripts, and the writes that this primary may have lost.

@@ -217,6 +217,53 @@ async fn many_nodes_are_decided_about_at_once(fleet: &Fleet) {
     assert_eq!(issue.verdicts, all.verdicts);
 }
 
+/// Whoever can write to the store could end the fleet with one entry otherwise.
+#[tokio::test]
+async fn what_makes_no_sense_is_passed_over_and_named() {
+    let backend = Backend::standalone();
+    backend.wait_until_ready().await;
+    let fleet = &backend.fleet;
+    post(fleet, &node("a", 1), "there").await;
+    fleet.order(&name("a"), b"drain", None, CALL).await.unwrap();
+    let long = "x".repeat(200);
+    // Until long after this.
+    let (late, past_64_bits) = ("9999999999999", "99999999999999999999");
+    for (entry, value) in [
+        ("two words", format!("1 1 {late} x")),
+        ("\u{1b}[2J", format!("1 1 {late} x")),
+        (long.as_str(), format!("1 1 {late} x")),
+        ("life", format!("{past_64_bits} 1 {late} x")),
+        ("came", format!("1 {past_64_bits} {past_64_bits} x")),
+        ("ahead", format!("1 {late} {late} x")),
+    ] {
+        backend.ask(&["HSET", "tg:hb:{fleet}", entry, &value]);
+    }
+    backend.ask(&["HSET", "tg:ho:{fleet}", "no node", "1 0 x"]);
+    backend.ask(&["HSET", "tg:hv:{fleet}", "n:no node", "x"]);
+
+    let all = fleet.beacons(CALL).await.unwrap();
+
+    assert_eq!(said(fleet).await, [("a".to_owned(), "there".to_owned())]);
+    let ordered: Vec<_> = all.orders.iter().map(|it| it.node.as_str()).collect();
+    assert_eq!(ordered, ["a"]);
+    let named = [
+        "\u{1b}[2J",
+        "ahead",
+        "came",
+        "life",
+        "no node",
+        "two words",
+        &long[..64],
+    ];
+    assert_eq!(all.odd, named);
+    let held = lead(fleet, LEADERSHIP, &node("a", 1), LONG).await.unwrap();
+    let decided = decided(held.fence, 1, &[("a", "verdict")]);
+    publish(fleet, &decided).await;
+    backend.ask(&["HSET", "tg:hv:{fleet}", "n:no node", "x"]);
+    let issue = fleet.published(CALL).await.unwrap().unwrap();
+    assert_eq!(issue.verdicts, decided.verdicts);
+}
+
 async fn all_rules(backend: &Backend) {
     backend.wait_until_ready().await;
     let fleet = &backend.fleet;

@@ -1,5 +1,7 @@
 //! What to look at, however it was said: by flags or in a configuration.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -85,6 +87,24 @@ impl Look {
         idle
     }
 
+    /// The key that is missing where the runtime could tell how it is and nobody asks it.
+    pub(crate) const fn unasked(&self) -> Option<&'static str> {
+        if self.metrics.is_some() {
+            return None;
+        }
+        let (key, is_there) = match self.runtime {
+            Runtime::GenericListener => return None,
+            Runtime::PhpFpm => ("status", self.status.is_some() || !self.listen.is_empty()),
+            Runtime::Gunicorn => ("statsd", self.statsd.is_some()),
+            Runtime::Tomcat
+            | Runtime::SpringBoot
+            | Runtime::Puma
+            | Runtime::ApachePrefork
+            | Runtime::Node => ("url", self.url.is_some()),
+        };
+        if is_there { None } else { Some(key) }
+    }
+
     /// The same for an agent, with what is in files.
     ///
     /// # Errors
@@ -153,17 +173,26 @@ impl Look {
     }
 }
 
-/// The first line of a file.
-fn secret(file: &Path) -> anyhow::Result<String> {
-    let length = std::fs::metadata(file).map(|it| it.len());
-    let length = length.with_context(|| format!("cannot read {}", file.display()))?;
+/// The first line of the file, read no further than a password may be long: a device has no end.
+///
+/// # Errors
+///
+/// When it cannot be read, is too long or is no text, or the line is empty.
+pub(crate) fn secret(file: &Path) -> anyhow::Result<String> {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = File::open(file)?;
+        file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().with_context(|| format!("cannot read {}", file.display()))?;
     ensure!(
-        length <= SECRET_BYTES_MAX,
-        "{} is no password: it has {length} bytes",
+        bytes.len() as u64 <= SECRET_BYTES_MAX,
+        "{} is no password: it has more than {SECRET_BYTES_MAX} bytes",
         file.display()
     );
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8(bytes)
+        .with_context(|| format!("{} is no password: it is no text", file.display()))?;
     let line = text.lines().next().unwrap_or_default();
     ensure!(
         !line.is_empty(),
@@ -171,4 +200,49 @@ fn secret(file: &Path) -> anyhow::Result<String> {
         file.display()
     );
     Ok(line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_no_password() {
+        let refused = secret(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(refused.contains("more than 4096 bytes"), "{refused}");
+        let nothing = secret(Path::new("/dev/null")).unwrap_err().to_string();
+        assert!(nothing.contains("is empty"), "{nothing}");
+        let missing = secret(Path::new("/nope")).unwrap_err().to_string();
+        assert!(missing.contains("cannot read /nope"), "{missing}");
+    }
+
+    #[test]
+    fn a_runtime_that_nobody_asks_is_known_by_the_key_that_is_missing() {
+        let of = |runtime| Look {
+            runtime,
+            ..Look::default()
+        };
+        for (runtime, key) in [
+            (Runtime::Tomcat, Some("url")),
+            (Runtime::SpringBoot, Some("url")),
+            (Runtime::Node, Some("url")),
+            (Runtime::Puma, Some("url")),
+            (Runtime::ApachePrefork, Some("url")),
+            (Runtime::PhpFpm, Some("status")),
+            (Runtime::Gunicorn, Some("statsd")),
+            (Runtime::GenericListener, None),
+        ] {
+            assert_eq!(of(runtime).unasked(), key, "{}", runtime.name());
+        }
+        let by_its_listener = Look {
+            listen: vec!["127.0.0.1:9000".parse().unwrap()],
+            ..of(Runtime::PhpFpm)
+        };
+        assert_eq!(by_its_listener.unasked(), None);
+        let by_metrics = Look {
+            metrics: Some("http://127.0.0.1:9404/metrics".parse().unwrap()),
+            ..of(Runtime::Tomcat)
+        };
+        assert_eq!(by_metrics.unasked(), None);
+    }
 }

@@ -16,7 +16,7 @@ use tidegate_core::time::Mono;
 use tidegate_fleet::Listen;
 use tidegate_fleet::agent::{At, Roots, Runtime, Sampler, TICK, Terms, Url};
 
-pub(crate) use self::look::Look;
+pub(crate) use self::look::{Look, secret};
 use crate::client;
 use crate::config::{Flags, Role};
 use crate::loaded::Loaded;

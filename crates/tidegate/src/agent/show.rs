@@ -58,9 +58,10 @@ pub(super) fn page(runtime: Runtime, seen: &Seen, posted: &[Value]) -> String {
             let why = sight.why.as_deref().unwrap_or("it does not say why");
             let _ = writeln!(
                 page,
-                "  {}: {}",
+                "  {}: {}{}",
                 sight.signal.dimension.name(),
-                escaped(why)
+                escaped(why),
+                who_may(why)
             );
         }
     }
@@ -69,6 +70,17 @@ pub(super) fn page(runtime: Runtime, seen: &Seen, posted: &[Value]) -> String {
         let _ = writeln!(page, "  {blind}");
     }
     page
+}
+
+/// What to do about an answer that is kept from whoever asks like us.
+fn who_may(why: &str) -> &'static str {
+    if why.contains("status 401") {
+        ": name a user that may read it, by --user and --password-file, or let this address ask without one"
+    } else if why.contains("status 403") {
+        ": give the user, or the token, the right to read it, or let this address ask"
+    } else {
+        ""
+    }
 }
 
 fn machine(runtime: Runtime, seen: &Seen) -> String {
@@ -226,5 +238,12 @@ mod tests {
         let container = seen(&sights, Some("docker"));
         assert_eq!(fullest(&container, &[]), Some(Dimension::Cpu));
         assert_eq!(fullest(&container, &posted), Some(Dimension::Pool));
+    }
+
+    #[test]
+    fn who_is_not_let_in_is_told_what_to_do() {
+        assert!(who_may("it answers with status 401").contains("--password-file"));
+        assert!(who_may("it answers with status 403").contains("the right to read it"));
+        assert_eq!(who_may("it answers with status 404"), "");
     }
 }

@@ -63,10 +63,13 @@ pub(crate) fn balancer(
             format!("write at most {HAPROXIES_MAX}; another process can set the others"),
         );
     }
-    let haproxies = nodes.iter().take(HAPROXIES_MAX).map(|node| {
+    let mut haproxies: Vec<HaproxyPlan> = Vec::new();
+    for node in nodes.iter().take(HAPROXIES_MAX) {
         let section = Section::new("[[balancer.haproxy]]", node, HAPROXY, &[], problems);
-        haproxy(&section)
-    });
+        let plan = haproxy(&section);
+        refuse_twice(&section, &plan, &haproxies);
+        haproxies.push(plan);
+    }
     let load_reports = section.switch("load_reports");
     if load_reports && !root.has("fleet") {
         section.refuse(
@@ -77,7 +80,7 @@ pub(crate) fn balancer(
     }
     BalancerPlan {
         agent_check: agent_check(&section, own),
-        haproxies: haproxies.collect(),
+        haproxies,
         load_reports,
     }
 }
@@ -101,6 +104,25 @@ fn agent_check(section: &Section<'_>, own: &[SocketAddr]) -> Option<AgentCheckPl
         interval: section.span("agent_interval"),
         maxconn: section.count_if_set("maxconn").and_then(NonZeroU32::new),
     })
+}
+
+/// Two that set the same servers would each undo what the other does.
+fn refuse_twice(section: &Section<'_>, plan: &HaproxyPlan, before: &[HaproxyPlan]) {
+    if !section.sound(&["socket", "backends"]) {
+        return;
+    }
+    let same = before.iter().filter(|other| other.socket == plan.socket);
+    let mut taken = same.flat_map(|other| &other.backends);
+    if let Some(backend) = taken.find(|backend| plan.backends.contains(backend)) {
+        section.refuse(
+            "backends",
+            format!(
+                "backend {backend} of {} is set by another [[balancer.haproxy]] already",
+                plan.socket
+            ),
+            "write each backend of an HAProxy once",
+        );
+    }
 }
 
 fn haproxy(section: &Section<'_>) -> HaproxyPlan {
@@ -250,6 +272,11 @@ mod tests {
             (
                 "[[balancer.haproxy]]\nsocket = \"unix:/s\"\nbackends = [\"a\"]\ninterval = \"5s\"\n",
                 "longer than `lease`",
+            ),
+            (
+                "[[balancer.haproxy]]\nsocket = \"unix:/s\"\nbackends = [\"a\", \"b\"]\n\
+                 [[balancer.haproxy]]\nsocket = \"unix:/s\"\nbackends = [\"c\", \"b\"]\n",
+                "backend b of unix:/s is set by another",
             ),
         ] {
             let errors = errors(&format!("{MINIMAL}{section}"));

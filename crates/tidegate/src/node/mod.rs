@@ -30,7 +30,7 @@ pub(crate) enum Command {
     },
     /// Give a node nothing new; what is there ends by itself.
     ///
-    /// The last node is never drained.
+    /// The last node is never drained, and the last one that has room only with --force.
     Drain {
         /// The node.
         node: String,
@@ -43,7 +43,7 @@ pub(crate) enum Command {
         /// Why, for others to read: one line of 240 bytes at most.
         #[arg(long, value_name = "TEXT")]
         why: Option<String>,
-        /// Also when nobody has heard of the node: it is not up yet.
+        /// Also when nobody has heard of the node, which is not up yet, or when nothing that remains has room.
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -133,7 +133,12 @@ fn drain(node: &str, order: &Order, consent: &Consent, place: &Place) -> anyhow:
         || "until that is taken back".to_owned(),
         |span| format!("for {}", humantime::format_duration(span)),
     );
-    consent.ask(&format!("Give node {node} nothing new {lasting}?"))?;
+    if !consent.is_given() {
+        let remains = show::remains(&door.ask("GET", "/v1/nodes", None)?, node);
+        consent.ask(&format!(
+            "{remains} Give node {node} nothing new {lasting}?"
+        ))?;
+    }
     let mut said = json!({ "by": order.by, "force": order.force });
     if let Some(why) = &order.why {
         said["why"] = Value::from(why.as_str());
@@ -143,8 +148,13 @@ fn drain(node: &str, order: &Order, consent: &Consent, place: &Place) -> anyhow:
     }
     let asked = door.ask("PUT", &format!("{path}/drain"), Some(&said));
     let answer = asked.map_err(|error| {
-        if !order.force && error.to_string().contains("(no_such_node, ") {
-            return anyhow!("{error}; --force orders it for one that is not up yet");
+        let text = error.to_string();
+        let is = |reason: &str| !order.force && text.contains(&format!("({reason}, "));
+        if is("no_such_node") {
+            return anyhow!("{text}; --force orders it for one that is not up yet");
+        }
+        if is("no_room_left") {
+            return anyhow!("{text}; --force orders it all the same");
         }
         error
     })?;
@@ -166,10 +176,43 @@ fn path(node: &str) -> anyhow::Result<String> {
     Ok(format!("/v1/nodes/{}", name.as_str().replace('/', "%2F")))
 }
 
+/// The longest time that an order holds by itself, as the sidecar has it.
+const SPAN_MAX: Duration = Duration::from_secs(31 * 86_400);
+
 fn span(text: &str) -> Result<Duration, String> {
-    let span = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    // The parser's own error does not say what a duration looks like.
+    let span = humantime::parse_duration(text)
+        .map_err(|_| "it is no duration: write 30m, 2h or 1day, say".to_owned())?;
     if span < Duration::from_secs(1) {
         return Err("less than a second is over before anybody is drained".to_owned());
     }
+    if span > SPAN_MAX {
+        return Err(
+            "an order holds for 31days at most by itself; without --for it holds until `undrain`"
+                .to_owned(),
+        );
+    }
     Ok(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_will_not_do_is_refused_in_words() {
+        assert_eq!(span("30m"), Ok(Duration::from_secs(1_800)));
+        assert_eq!(span("31days"), Ok(SPAN_MAX));
+        for (text, said) in [
+            ("x", "write 30m"),
+            ("", "write 30m"),
+            ("99999999999999999999999d", "write 30m"),
+            ("10ms", "less than a second"),
+            ("31days 1s", "31days at most"),
+            ("99999d", "31days at most"),
+        ] {
+            let refused = span(text).unwrap_err();
+            assert!(refused.contains(said), "{text}: {refused}");
+        }
+    }
 }

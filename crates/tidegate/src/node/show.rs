@@ -6,10 +6,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tidegate_lab::text::escaped;
 
+/// Nodes that are named of those that remain.
+const REMAINING_MAX: usize = 5;
+
 /// A table of all nodes, below what is said of the fleet.
 pub(super) fn list(answer: &Value) -> String {
     let nodes = answer["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut page = fleet(&answer["fleet"]);
+    let mut page = fleet(&answer["fleet"], nodes);
     if nodes.is_empty() {
         page += "no node has been heard of within the last minute";
         return page;
@@ -76,20 +79,55 @@ fn notes(node: &Value) -> String {
     notes.join(", ")
 }
 
-/// What the leader says of the fleet, in lines.
-fn fleet(fleet: &Value) -> String {
+/// What takes new requests without the node `name`, in a sentence.
+pub(super) fn remains(answer: &Value, name: &str) -> String {
+    let nodes = answer["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let others = nodes.iter().filter(|node| {
+        node["node"] != name && !node["beacon_age_ms"].is_null() && node["drain"].is_null()
+    });
+    let others: Vec<String> = others
+        .map(|node| {
+            let left = node["headroom"].as_f64();
+            let left = left.map_or_else(
+                || node["state"].as_str().map_or_else(dash, escaped),
+                |left| format!("{:.0} % left", left * 100.0),
+            );
+            format!(
+                "{}, {left}",
+                node["node"].as_str().map_or_else(dash, escaped)
+            )
+        })
+        .collect();
+    if others.is_empty() {
+        return "No other node takes requests, and the last one is never drained.".to_owned();
+    }
+    let named = others.iter().take(REMAINING_MAX).cloned();
+    let named: Vec<String> = named.collect();
+    let more = match others.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("What remains is {}{more}.", named.join("; "))
+}
+
+/// What the leader says of the fleet, in lines, of which these are the `rows`.
+fn fleet(fleet: &Value, rows: &[Value]) -> String {
     if fleet.is_null() {
         return "nobody leads: every node goes by what it reads itself, and is stressed at most\n\n"
             .to_owned();
     }
     let leader = escaped(fleet["by"].as_str().unwrap_or_default());
-    let nodes = match fleet["nodes"].as_u64() {
-        Some(1) => "1 node".to_owned(),
-        _ => format!("{} nodes", fleet["nodes"]),
+    // A leader that has just begun has not seen all that are listed below.
+    let count = |is: fn(&Value) -> bool| rows.iter().filter(|row| is(row)).count();
+    let nodes = match rows.len() {
+        1 => "1 node".to_owned(),
+        many => format!("{many} nodes"),
     };
+    let heard = count(|row| !row["beacon_age_ms"].is_null());
+    let drained = count(|row| row["state"] == "drained");
     let mut page = format!(
-        "{nodes}, {} heard of, {} out, {} drained; {leader} leads\n",
-        fleet["heard"], fleet["out"], fleet["drained"]
+        "{nodes}, {heard} heard of, {} out, {drained} drained; {leader} leads\n",
+        fleet["out"]
     );
     if let Some(utilisation) = fleet["utilisation"].as_f64() {
         let spare = fleet["spare_rps"].as_f64();
@@ -126,9 +164,15 @@ fn frozen(fleet: &Value) -> Option<String> {
             let dimension = shared["dimension"].as_str().unwrap_or("something");
             let lasting = lasting(&shared["for_ms"]);
             let since = lasting.map_or_else(String::new, |span| format!(" for {span}"));
+            // Only what is behind the nodes tells of something that they share.
+            let what = match dimension {
+                "pool" | "latency" | "downstream" => "A shared dependency is in trouble",
+                _ => {
+                    "There is more load than there is room for, or something that all nodes wait for"
+                }
+            };
             format!(
-                "A shared dependency is in trouble: {} got worse on many nodes at once{since}. Nobody is taken out \
-                 for that.",
+                "{what}: {} got worse on many nodes at once{since}. Nobody is taken out for that.",
                 meaning(dimension)
             )
         }
@@ -164,13 +208,7 @@ pub(super) fn why(answer: &Value) -> String {
         );
     }
     if let Some(dimension) = node["dimension"].as_str() {
-        let used = used(node).map_or_else(String::new, |used| format!(": {used}"));
-        let since =
-            lasting(&node["binding_for_ms"]).map_or_else(String::new, |it| format!(", for {it}"));
-        say(format!(
-            "What it has least of is {}{used}{since}.",
-            meaning(dimension)
-        ));
+        say(least(node, dimension));
     }
     let left = node["headroom"].as_f64();
     if let Some(left) = left.filter(|_| state == "drained") {
@@ -215,6 +253,17 @@ pub(super) fn why(answer: &Value) -> String {
         say(drained(drain));
     }
     page
+}
+
+/// What `node` has least of, for how long that has been so however much of it was left, and how much of it is used.
+fn least(node: &Value, dimension: &str) -> String {
+    let used = used(node).map_or_else(String::new, |used| format!(": {used}"));
+    let since = lasting(&node["binding_for_ms"])
+        .map_or_else(String::new, |it| format!(", and has been for {it}"));
+    format!(
+        "What it has least of is {}{since}{used}.",
+        meaning(dimension)
+    )
 }
 
 fn heard(node: &Value) -> String {
@@ -279,7 +328,7 @@ fn guarding(guard: &str) -> String {
         "silence" => "too few others are heard of",
         "sessions" => "sessions live in its memory, so it is slowed and not taken out",
         "dependency" => {
-            "many nodes suffer from the same, so it is a shared dependency and not this node"
+            "many nodes suffer from the same, so it is nothing that this node has alone"
         }
         "rest" => "it was put back a moment ago",
         "panic" => "less than half of the fleet is heard of",
@@ -428,9 +477,9 @@ mod tests {
 
         assert!(first.starts_with("shop-1 is stressed for 12s, with weight 70 of 100.\n"));
         for said in [
-            "What it has least of is its pool of connections (pool): 20 of 20, for 9s.",
+            "What it has least of is its pool of connections (pool), and has been for 9s: 20 of 20.",
             "11 % of it is left",
-            "By itself it would be out, but many nodes suffer from the same, so it is a shared dependency",
+            "By itself it would be out, but many nodes suffer from the same, so it is nothing that this node has alone",
             "Of what is looked for there, 75 % is known.",
             "A shared dependency is in trouble",
         ] {
@@ -447,6 +496,62 @@ mod tests {
         }
         let third = why(&json!({ "fleet": all["fleet"], "node": all["nodes"][2] }));
         assert!(third.contains("Silence counts as healthy."), "{third}");
+    }
+
+    #[test]
+    fn only_what_is_behind_the_nodes_is_called_a_shared_dependency() {
+        for (dimension, is_behind) in [
+            ("pool", true),
+            ("latency", true),
+            ("downstream", true),
+            ("threads", false),
+            ("inflight", false),
+            ("queue", false),
+            ("cpu", false),
+        ] {
+            let mut all = answer();
+            all["fleet"]["shared"]["dimension"] = json!(dimension);
+
+            let page = list(&all);
+
+            let line = page.lines().nth(2).unwrap();
+            assert_eq!(
+                line.starts_with("A shared dependency is in trouble: "),
+                is_behind,
+                "{line}"
+            );
+            assert_eq!(
+                line.contains("more load than there is room for"),
+                !is_behind
+            );
+            assert!(line.contains(&format!("({dimension}) got worse on many nodes")));
+        }
+    }
+
+    #[test]
+    fn the_first_line_counts_what_is_listed() {
+        let mut all = answer();
+        // What a leader knows that has just begun.
+        all["fleet"]["nodes"] = json!(1);
+        all["fleet"]["heard"] = json!(0);
+        all["fleet"]["drained"] = json!(0);
+
+        assert!(list(&all).starts_with("3 nodes, 1 heard of, 0 out, 1 drained; shop-1 leads\n"));
+    }
+
+    #[test]
+    fn who_drains_a_node_is_told_what_remains() {
+        let mut all = answer();
+
+        assert!(remains(&all, "shop-1").starts_with("No other node takes requests"));
+        let without_the_second = remains(&all, "shop-2");
+        assert_eq!(without_the_second, "What remains is shop-1, 11 % left.");
+        all["nodes"][2]["beacon_age_ms"] = json!(10);
+        let without_any = remains(&all, "shop-9");
+        assert_eq!(
+            without_any,
+            "What remains is shop-1, 11 % left; shop-3, unknown."
+        );
     }
 
     #[test]

@@ -194,6 +194,11 @@ impl Place {
 }
 
 impl Consent {
+    /// Whether it was said already that it is meant.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.yes
+    }
+
     /// Asks whether `question` is meant, unless that was said already.
     pub(crate) fn ask(&self, question: &str) -> anyhow::Result<()> {
         if self.yes {

@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// Take every decision in a decision log once more, and compare.
 ///
-/// Exit code 0: every decision came out again, as far as the log goes; 1: one did not, and is shown;
+/// Exit code 0: every decision came out again, as far as the log goes, or there is none; 1: one did not, and is shown;
 /// 2: the log is damaged or cannot be read, or one did not where the log breaks off and may be damaged.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -46,10 +46,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = args.file.display();
     let file = File::open(&args.file).with_context(|| format!("cannot read {path}"))?;
     let mut file = BufReader::with_capacity(PIECE_BYTES, file);
-    let mut out = BufWriter::new(io::stdout().lock());
     let begin = file
         .fill_buf()
         .with_context(|| format!("cannot read {path}"))?;
+    if begin.is_empty() {
+        // One that was opened and had nothing to say yet.
+        return crate::print(&format!(
+            "{path}: the log is empty: there is nothing to replay"
+        ));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
     // One is lines of JSON; the other begins with its mark.
     let outcome = if begin.first() == Some(&b'{') {
         decisions::replay(&mut file, &args.file, args.events, &mut out).map_err(Stop::from)

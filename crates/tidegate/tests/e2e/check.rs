@@ -174,3 +174,33 @@ fn output_that_goes_nowhere_is_no_panic() {
         .unwrap();
     assert_eq!(refused.code(), Some(1));
 }
+
+#[test]
+fn what_an_agent_needs_and_is_not_here_is_noted() {
+    let directory = TempDir::new();
+    let check = |agent: &str| {
+        let text = format!(
+            "[store]\nurl = \"redis://127.0.0.1:9\"\n[fleet]\nnode = \"a\"\ndecision_log = \"/nope/x\"\n[agent]\n{agent}\n"
+        );
+        let file = directory.write("agent.toml", &text);
+        output(&["check", "--agent", file.to_str().unwrap()])
+    };
+
+    let checked = check(
+        "runtime = \"tomcat\"\nurl = \"http://127.0.0.1:9/manager\"\nuser = \"probe\"\npassword_file = \"/nope\"\n\
+         pid = 4194304",
+    );
+
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{text}");
+    for said in [
+        "note: the password file /nope is not looked into: No such file",
+        "note: decision_log /nope/x: there is no folder /nope here",
+        "note: pid = 4194304: there is no such process here",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    let endless =
+        check("runtime = \"puma\"\nurl = \"http://127.0.0.1:9/stats\"\ntoken_file = \"/dev/zero\"");
+    assert_eq!(endless.status.code(), Some(1), "{endless:?}");
+}

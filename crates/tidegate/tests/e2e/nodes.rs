@@ -238,6 +238,33 @@ fn a_store_that_is_gone_is_told_within_two_seconds() {
 }
 
 #[test]
+fn a_store_that_refuses_is_named_in_the_log_with_what_it_says() {
+    let redis = RedisServer::plain().unwrap();
+    let set = ["CONFIG", "SET", "requirepass", "sesame"];
+    redis.ask(&set).unwrap();
+    let address = redis.address().to_string();
+    let directory = TempDir::new();
+    let log = directory.path().join("log");
+    directory.write(
+        "tidegate.toml",
+        &format!(
+            "[[app]]\nupstream = \"http://127.0.0.1:9\"\n[store]\nurl = \"redis://{address}\"\n\
+             [fleet]\nnode = \"a\"\n"
+        ),
+    );
+
+    let _gateway = Tidegate::start_logging(&directory, "warn", &log);
+
+    let line = until("the store is away", || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        let line = log.lines().find(|line| line.contains("a store is away"))?;
+        Some(line.to_owned())
+    });
+    assert!(line.contains(&address), "{line}");
+    assert!(line.contains("Authentication required"), "{line}");
+}
+
+#[test]
 fn every_metric_that_an_alert_goes_by_is_exported() {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts/tidegate.yml");
     let rules = std::fs::read_to_string(rules).unwrap();

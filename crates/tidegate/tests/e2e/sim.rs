@@ -486,3 +486,14 @@ fn nothing_raw_reaches_a_terminal() {
         assert!(!told.contains(raw), "{told:?}");
     }
 }
+
+#[test]
+fn an_empty_log_is_nothing_to_replay() {
+    let directory = TempDir::new();
+    let file = directory.write("empty.jsonl", "");
+
+    let replayed = output(&["sim", "replay", file.to_str().unwrap()]);
+
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    assert!(text(&replayed.stdout).contains("the log is empty: there is nothing to replay"));
+}

@@ -90,7 +90,7 @@ impl Commands {
         self.exchange(command)
             .map_err(|source| CommandError::Unreachable {
                 socket: self.socket.clone(),
-                source,
+                source: in_words(source),
             })
     }
 
@@ -131,6 +131,17 @@ impl Commands {
             answer.extend_from_slice(&part[..bytes]);
         }
         String::from_utf8(answer).map_err(|_| io::Error::other("the answer is no text"))
+    }
+}
+
+/// The system's words for a time that is over say something else.
+fn in_words(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            let said = format!("nothing came within {} s", COMMAND_TIME_MAX.as_secs());
+            io::Error::new(io::ErrorKind::TimedOut, said)
+        }
+        _ => error,
     }
 }
 
@@ -240,7 +251,11 @@ mod tests {
 
         let hung = answering(b"half", 1, false).ask("show");
 
-        assert!(matches!(hung, Err(CommandError::Unreachable { .. })));
+        let said = hung.unwrap_err().to_string();
+        assert!(
+            said.ends_with("does not answer: nothing came within 2 s"),
+            "{said}"
+        );
         assert!(begun.elapsed() >= COMMAND_TIME_MAX);
     }
 

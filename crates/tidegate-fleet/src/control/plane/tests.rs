@@ -38,6 +38,7 @@ pub(super) fn beacons(now: Mono, said: impl IntoIterator<Item = (u32, u64, Said)
             })
             .collect(),
         orders: Vec::new(),
+        odd: Vec::new(),
     }
 }
 

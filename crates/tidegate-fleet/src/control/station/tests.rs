@@ -19,6 +19,9 @@ use crate::control::follower::Source;
 use crate::control::order::Drain;
 use crate::control::view::view;
 
+#[path = "odd_tests.rs"]
+mod odd_tests;
+
 const CALL: Call = Call::within(Duration::from_secs(5));
 const HOUR: i64 = 3_600;
 
@@ -278,9 +281,8 @@ async fn all_that_fall_silent_are_in() {
     }
 }
 
-#[tokio::test]
-async fn a_store_that_is_lost_leaves_everybody_in_at_most_stressed() {
-    let server = RedisServer::plain().unwrap();
+/// A fleet over `server`, and what it lives by.
+async fn over(server: &RedisServer) -> (Fleet, Background) {
     let address = Address::parse(&server.address().to_string()).unwrap();
     let mut plan = RedisPlan::usual(Arrangement::Standalone(address));
     plan.operation_timeout = CALL.timeout;
@@ -288,6 +290,13 @@ async fn a_store_that_is_lost_leaves_everybody_in_at_most_stressed() {
     let fleet = Fleet::Redis(Redis::start(&plan, Use::Bus, &background));
     tidegate_lab::patience::until("the store answers", async || fleet.beacons(CALL).await.ok())
         .await;
+    (fleet, background)
+}
+
+#[tokio::test]
+async fn a_store_that_is_lost_leaves_everybody_in_at_most_stressed() {
+    let server = RedisServer::plain().unwrap();
+    let (fleet, _background) = over(&server).await;
     let mut world = World::over(fleet, Arc::default(), 4);
     world.used[2].0 = 1.0;
     world.ticks(8).await;
