@@ -252,7 +252,7 @@ fn key(limit: &RlsLimit, entries: &[DescriptorEntry], keys: &RateKeys) -> u128 {
             Fit::Whole => entries.get(place),
             Fit::Part => wanted.found_in(entries),
         };
-        parts[count] = Part::Header(entry.map_or(&[], |entry| &entry.value));
+        parts[count] = Part::Header(entry.map_or(&[][..], |entry| &entry.value));
         count += 1;
     }
     keys.key(&parts[..count])
