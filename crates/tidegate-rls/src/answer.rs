@@ -238,7 +238,7 @@ mod tests {
         let limits = Limits::new(vec!["edge".to_owned()], vec![limit()], [7; 16]);
         let entry = DescriptorEntry {
             key: "user".to_owned(),
-            value: "anna".to_owned(),
+            value: b"anna".to_vec(),
         };
         let request = RateLimitRequest {
             domain: "edge".to_owned(),

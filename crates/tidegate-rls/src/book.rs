@@ -97,9 +97,9 @@ impl Entry {
         self.key == entry.key
             && match &self.value {
                 Wanted::Any => true,
-                Wanted::Is(value) => entry.value == *value,
-                Wanted::Begins(beginning) => entry.value.starts_with(beginning.as_str()),
-                Wanted::Not(value) => entry.value != *value,
+                Wanted::Is(value) => entry.value == value.as_bytes(),
+                Wanted::Begins(beginning) => entry.value.starts_with(beginning.as_bytes()),
+                Wanted::Not(value) => entry.value != value.as_bytes(),
             }
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let book = Book::new(&["edge".to_owned()], limits);
         let entry = |&(key, value): &(&str, &str)| DescriptorEntry {
             key: key.to_owned(),
-            value: value.to_owned(),
+            value: value.as_bytes().to_vec(),
         };
         let entries: Vec<_> = entries.iter().map(entry).collect();
         let mut found = Vec::new();

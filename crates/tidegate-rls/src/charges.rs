@@ -19,7 +19,10 @@ use crate::plan::{Allowance, Fit, RlsLimit, Scope};
 pub const DESCRIPTORS_MAX: usize = 32;
 /// The most entries of a descriptor.
 pub const ENTRIES_MAX: usize = 16;
-/// The longest key or value of an entry, in bytes.
+/// The longest key of an entry, in bytes, and the longest value that a limit names.
+///
+/// The values of a request have no bound but that of the message: they are often what a client has sent, who must not
+/// choose that its request is not decided on.
 pub const ENTRY_BYTES_MAX: usize = 1_024;
 
 /// All limits, ready for use.
@@ -84,8 +87,8 @@ pub(crate) enum Invalid {
     Descriptors(usize),
     #[error("a descriptor has 1 to {ENTRIES_MAX} entries, and one of these {0}")]
     Entries(usize),
-    #[error("keys have 1 to {ENTRY_BYTES_MAX} bytes, values up to as many")]
-    EntryBytes,
+    #[error("keys have 1 to {ENTRY_BYTES_MAX} bytes")]
+    KeyBytes,
     #[error("a request meets {LIMITS_MAX} limits at most, and this one more")]
     Limits,
     #[error("a rate of its own has a unit")]
@@ -249,8 +252,7 @@ fn key(limit: &RlsLimit, entries: &[DescriptorEntry], keys: &RateKeys) -> u128 {
             Fit::Whole => entries.get(place),
             Fit::Part => wanted.found_in(entries),
         };
-        let value = entry.map_or("", |entry| entry.value.as_str());
-        parts[count] = Part::Header(value.as_bytes());
+        parts[count] = Part::Header(entry.map_or(&[][..], |entry| &entry.value));
         count += 1;
     }
     keys.key(&parts[..count])
@@ -266,11 +268,9 @@ fn check(descriptors: &[RateLimitDescriptor]) -> Result<(), Invalid> {
         if count == 0 || count > ENTRIES_MAX {
             return Err(Invalid::Entries(count));
         }
-        let fits = |entry: &DescriptorEntry| {
-            (1..=ENTRY_BYTES_MAX).contains(&entry.key.len()) && entry.value.len() <= ENTRY_BYTES_MAX
-        };
+        let fits = |entry: &DescriptorEntry| (1..=ENTRY_BYTES_MAX).contains(&entry.key.len());
         if !descriptor.entries.iter().all(fits) {
-            return Err(Invalid::EntryBytes);
+            return Err(Invalid::KeyBytes);
         }
         if descriptor.is_negative_hits {
             return Err(Invalid::Negative);
@@ -344,5 +344,82 @@ impl Descriptors {
 
     pub(crate) const fn contains(self, place: usize) -> bool {
         self.0 & (1 << place) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Entry, OnStoreLoss, Wanted};
+
+    /// Limits of one entry each, which tell values apart.
+    fn limits(entries: &[(&str, Wanted)]) -> Limits {
+        let rate: Rate = "10/s".parse().unwrap();
+        let limit = |(name, (key, value)): (usize, &(&str, Wanted))| RlsLimit {
+            name: name.to_string(),
+            domain: 0,
+            descriptor: vec![Entry {
+                key: (*key).to_owned(),
+                value: value.clone(),
+                together: false,
+            }],
+            fit: Fit::Whole,
+            allowance: Allowance::Limited {
+                rate,
+                algorithm: Algorithm::Bucket,
+                spec: Arc::new(Spec::new(Algorithm::Bucket, rate, None).unwrap()),
+            },
+            cost: 1,
+            standing: Standing::Enforced,
+            scope: Scope::Node,
+            on_store_loss: OnStoreLoss::Open,
+            replaces: Vec::new(),
+        };
+        let limits = entries.iter().enumerate().map(limit).collect();
+        Limits::new(vec!["edge".to_owned()], limits, [7; 16])
+    }
+
+    /// What descriptors of one entry each take.
+    fn charges(limits: &Limits, entries: &[(&str, &[u8])]) -> Vec<(usize, u128)> {
+        let descriptor = |&(key, value): &(&str, &[u8])| RateLimitDescriptor {
+            entries: vec![DescriptorEntry {
+                key: key.to_owned(),
+                value: value.to_vec(),
+            }],
+            ..RateLimitDescriptor::default()
+        };
+        let request = RateLimitRequest {
+            domain: "edge".to_owned(),
+            descriptors: entries.iter().map(descriptor).collect(),
+            hits_addend: 1,
+        };
+        let charges = limits.charges(&request).unwrap().charges;
+        charges.iter().map(|it| (it.limit, it.key)).collect()
+    }
+
+    #[test]
+    fn no_value_that_a_client_makes_up_gets_its_request_out_of_a_limit() {
+        let limits = limits(&[
+            ("all", Wanted::Is("all".to_owned())),
+            ("path", Wanted::Any),
+            ("path", Wanted::Begins("/login".to_owned())),
+        ]);
+        let met = |path: &[u8]| charges(&limits, &[("all", b"all"), ("path", path)]);
+        let long = |last: u8| [&b"/login?"[..], &[b'a'; 60_000], &[last]].concat();
+
+        for (path, limit) in [
+            (&long(b'b')[..], 2),
+            (b"/login\xff", 2),
+            (&long(b'b')[1..], 1),
+            (b"\xff", 1),
+            (b"", 1),
+        ] {
+            let met = met(path);
+            assert_eq!((met.len(), met[0].0, met[1].0), (2, 0, limit));
+        }
+        // All of a value counts, not a beginning of it and not what could be read of it.
+        assert_ne!(met(&long(b'b')), met(&long(b'c')));
+        assert_ne!(met(b"\xff"), met(b"\xfe"));
+        assert_eq!(met(b"\xff"), met(b"\xff"));
     }
 }

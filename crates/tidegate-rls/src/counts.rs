@@ -9,7 +9,7 @@ use crate::plan::RlsPlan;
 pub(crate) struct Counts {
     pub(crate) domains: Vec<DomainCounts>,
     pub(crate) limits: Vec<LimitCounts>,
-    /// Calls for a domain that there is not, or that make no sense.
+    /// Calls for a domain that there is not, that make no sense, or that cannot be read.
     pub(crate) invalid: Count,
     /// Calls that came while too many were under way.
     pub(crate) busy: Count,
@@ -43,7 +43,7 @@ pub struct Tally {
     pub domains: Vec<DomainTally>,
     /// By the places of the limits in the plan.
     pub limits: Vec<LimitTally>,
-    /// Calls that make no sense, or for a domain that there is not.
+    /// Calls that make no sense or cannot be read, or for a domain that there is not.
     pub invalid: u64,
     /// Calls that came while too many were under way.
     pub busy: u64,

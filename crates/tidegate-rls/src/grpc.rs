@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
@@ -27,7 +28,10 @@ use crate::plan::RlsPlan;
 pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 /// The largest message that is read, in bytes.
-const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+///
+/// What is larger is not decided on, so it is more than a client can bring about: as many descriptors as there may be, each
+/// with a value as long as all headers of a request that Envoy takes unless it is told otherwise, 60 KiB.
+const MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// What every connection shares.
 pub(crate) struct Shared {
@@ -44,6 +48,8 @@ struct Asking {
     shared: Arc<Shared>,
     /// When its caller has no more use for an answer.
     until: Instant,
+    /// Set once its message could be read.
+    is_read: Arc<AtomicBool>,
 }
 
 /// Answers a request to this service, whatever it is.
@@ -63,13 +69,18 @@ pub(crate) async fn serve(
         its_own.min(shared.plan.timeout)
     });
     let until = Instant::now() + timeout;
+    let is_read = Arc::new(AtomicBool::new(false));
     let asking = Asking {
         shared: Arc::clone(&shared),
         until,
+        is_read: Arc::clone(&is_read),
     };
     let mut grpc = Grpc::new(ProstCodec::<RateLimitResponse, RateLimitRequest>::default())
         .max_decoding_message_size(MESSAGE_BYTES_MAX);
     let answered = tokio::time::timeout_at(until, grpc.unary(asking, request)).await;
+    if answered.is_ok() && !is_read.load(Ordering::Relaxed) {
+        shared.counts.invalid.add();
+    }
     Ok(answered.unwrap_or_else(|_| {
         shared.counts.late.add();
         Status::deadline_exceeded("the answer came too late").into_http()
@@ -84,6 +95,7 @@ impl UnaryService<RateLimitRequest> for Asking {
     fn call(&mut self, request: tonic::Request<RateLimitRequest>) -> Self::Future {
         let shared = Arc::clone(&self.shared);
         let until = self.until;
+        self.is_read.store(true, Ordering::Relaxed);
         Box::pin(async move { decide(&shared, &request.into_inner(), until).await })
     }
 }

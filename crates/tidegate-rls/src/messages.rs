@@ -42,9 +42,10 @@ pub struct DescriptorEntry {
     /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// The value.
-    #[prost(string, tag = "2")]
-    pub value: String,
+    /// The value. The protocol calls it a text, which is the same on the wire. It is often what a client has sent: one that
+    /// is no UTF-8 must not make the message unreadable, or its sender would choose that nothing is decided.
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
 }
 
 /// A rate that the proxy brings along.
@@ -216,11 +217,20 @@ mod tests {
             panic!("one descriptor");
         };
         assert_eq!(descriptor.entries[0].key, "k");
-        assert_eq!(descriptor.entries[0].value, "v");
+        assert_eq!(descriptor.entries[0].value, b"v");
         let limit = descriptor.limit.unwrap();
         assert_eq!((limit.requests_per_unit, limit.unit()), (5, Unit::Minute));
         assert_eq!(descriptor.hits_addend, Some(0));
         assert!(!descriptor.is_negative_hits);
+    }
+
+    #[test]
+    fn a_value_that_is_no_text_leaves_the_message_readable() {
+        let wire = b"\x0a\x01d\x12\x09\x0a\x07\x0a\x01k\x12\x02\xff\x00";
+
+        let request = RateLimitRequest::decode(&wire[..]).unwrap();
+
+        assert_eq!(request.descriptors[0].entries[0].value, b"\xff\x00");
     }
 
     #[test]

@@ -183,11 +183,14 @@ fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn check(file: &Path, online: bool, role: Role) -> anyhow::Result<ExitCode> {
-    let (setup, _) = Loaded::load(role, Some(file), Flags::default())?;
-    let mut notes = secrets::look(&setup)?;
+    let shown = file.display().to_string();
+    let text = config::read(file)?;
+    let setup = config::parse_for(role, &shown, &text, &Flags::default())?;
+    let looked = secrets::look(&setup);
+    let mut notes = looked.map_err(|faults| config::faulty(&shown, &text, faults))?;
     notes.extend(here::look(&setup));
     let summary = Summary(&setup).to_string();
-    let mut page = format!("{}: ok\n\n{}", file.display(), summary.trim_end());
+    let mut page = format!("{shown}: ok\n\n{}", summary.trim_end());
     for note in notes {
         page.push('\n');
         page.push_str(&note);

@@ -11,7 +11,7 @@ use tidegate_gateway::rate::TokenKeys;
 use tidegate_gateway::session::{Keys, draw_line};
 use tidegate_store::redis::{Arrangement, RedisPlan, Use};
 
-use crate::config::{KeyFile, Servers, Setup};
+use crate::config::{Fault, KeyFile, Servers, Setup};
 
 /// A password or a page of keys is shorter; something else was named by mistake.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -28,46 +28,91 @@ struct Content {
     is_open_to_others: bool,
 }
 
+/// What a look into files has found.
+#[derive(Default)]
+struct Look {
+    notes: Vec<String>,
+    faults: Vec<Fault>,
+}
+
 /// Looks into the files of `setup` that can be read here, as a start would, but makes none. Returns
 /// what there is to say of them.
 ///
 /// # Errors
 ///
-/// As a start has them, but for files that are not here or that we may not read.
-pub(crate) fn look(setup: &Setup) -> anyhow::Result<Vec<String>> {
-    let mut notes = Vec::new();
+/// As a start has them, but all of them, and not for files that are not here or that we may not read.
+pub(crate) fn look(setup: &Setup) -> Result<Vec<String>, Vec<Fault>> {
+    let mut look = Look::default();
     if let Some(sessions) = &setup.sessions {
         let (path, is_needed) = match &sessions.key_file {
             KeyFile::Shared(path) => (path, true),
             KeyFile::Own(path) => (path, false),
         };
-        note(path, "key file", is_needed, &mut notes, parse_keys)?;
+        // Where nothing names it, it is the section's own.
+        let named = vec![vec!["sessions", "key_file"], vec!["sessions"]];
+        look.file(named, path, "key file", is_needed, parse_keys);
     }
-    for servers in Use::ALL.iter().filter_map(|it| setup.store.servers(*it)) {
-        let files = [&servers.password_file, &servers.sentinel_password_file];
-        for path in files.into_iter().flatten() {
-            note(path, "password file", true, &mut notes, first_line)?;
+    for used in Use::ALL {
+        let Some(servers) = setup.store.servers(used) else {
+            continue;
+        };
+        for (key, path) in [
+            ("password_file", &servers.password_file),
+            ("sentinel_password_file", &servers.sentinel_password_file),
+        ] {
+            let Some(path) = path else { continue };
+            let named = vec![vec!["store", used.name(), key], vec!["store", key]];
+            look.file(named, path, "password file", true, first_line);
         }
     }
     if let Some(tokens) = &setup.gateway.rates.tokens {
-        let path = &tokens.key_file;
-        note(path, "key file", true, &mut notes, parse_token_keys)?;
+        let named = vec![vec!["tokens", "key_file"]];
+        look.file(named, &tokens.key_file, "key file", true, parse_token_keys);
     }
     if let Some(agent) = &setup.agent {
-        let look = &agent.look;
-        for (path, kind) in [
-            (&look.password_file, "password file"),
-            (&look.token_file, "token file"),
+        for (key, path, kind) in [
+            ("password_file", &agent.look.password_file, "password file"),
+            ("token_file", &agent.look.token_file, "token file"),
         ] {
             if let Some(path) = path {
-                note(path, kind, true, &mut notes, |path, _| {
+                let named = vec![vec!["agent", key]];
+                look.file(named, path, kind, true, |path, _| {
                     crate::agent::secret(path)
-                })?;
+                });
             }
         }
     }
+    let Look { mut notes, faults } = look;
     notes.dedup();
-    Ok(notes)
+    match faults.is_empty() {
+        true => Ok(notes),
+        false => Err(faults),
+    }
+}
+
+impl Look {
+    /// Looks into the file at `path` with `parse`. What is `named` is the key that says where it is.
+    fn file<T>(
+        &mut self,
+        named: Vec<Vec<&'static str>>,
+        path: &Path,
+        kind: &str,
+        is_needed: bool,
+        parse: impl FnOnce(&Path, &str) -> anyhow::Result<T>,
+    ) {
+        let Err(error) = note(path, kind, is_needed, &mut self.notes, parse) else {
+            return;
+        };
+        let message = format!("{error:#}");
+        // Several uses of the store may name one file.
+        if self.faults.iter().all(|fault| fault.message != message) {
+            self.faults.push(Fault {
+                named,
+                message,
+                fix: "put right what is in the file, or name another one",
+            });
+        }
+    }
 }
 
 /// Looks into one file with `parse`.

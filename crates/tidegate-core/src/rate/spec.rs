@@ -105,6 +105,8 @@ pub enum RateError {
     NotANumber(String),
     /// What should be a unit is none.
     NotAUnit(String),
+    /// What should be the number of a period is none.
+    PeriodNotANumber(String),
     /// A period of nothing, or longer than [`PERIOD_US_MAX`].
     Period,
 }
@@ -193,7 +195,10 @@ impl FromStr for Rate {
         let period = period.trim();
         let unit = period.trim_start_matches(|c: char| !c.is_alphabetic());
         let count = period[..period.len() - unit.len()].trim();
-        let count = if count.is_empty() { 1 } else { number(count)? };
+        let count = match count {
+            "" => 1,
+            count => number(count).ok_or_else(|| RateError::PeriodNotANumber(count.to_owned()))?,
+        };
         let (_, unit_us) = UNITS
             .iter()
             .find(|(names, _)| names.contains(&unit))
@@ -201,21 +206,21 @@ impl FromStr for Rate {
         let period_us = count
             .checked_mul(*unit_us)
             .filter(|period_us| (1..=PERIOD_US_MAX).contains(period_us));
+        let tokens = tokens.trim();
         Ok(Self {
-            tokens: number(tokens.trim())?,
+            tokens: number(tokens).ok_or_else(|| RateError::NotANumber(tokens.to_owned()))?,
             period_us: period_us.ok_or(RateError::Period)?,
         })
     }
 }
 
 /// Digits, with `_` between them for the eye.
-fn number(digits: &str) -> Result<u64, RateError> {
-    let wrong = || RateError::NotANumber(digits.to_owned());
+fn number(digits: &str) -> Option<u64> {
     let only = |c: char| c.is_ascii_digit() || c == '_';
     if !digits.starts_with(|c: char| c.is_ascii_digit()) || !digits.chars().all(only) {
-        return Err(wrong());
+        return None;
     }
-    digits.replace('_', "").parse().map_err(|_| wrong())
+    digits.replace('_', "").parse().ok()
 }
 
 impl fmt::Display for Rate {
@@ -252,6 +257,10 @@ impl fmt::Display for RateError {
                     "`{words}` is no whole number; half a token a second is 1/2s"
                 )
             }
+            Self::PeriodNotANumber(words) => write!(
+                f,
+                "`{words}` is no whole number, as a period has before its unit; a second and a half is 1500ms"
+            ),
             Self::NotAUnit(unit) if unit == "m" => f.write_str(
                 "`m` may be a minute or a month; the units are us, ms, s, min, h and day",
             ),
@@ -395,10 +404,16 @@ mod tests {
         for words in ["1/0s", "1/401days", "1/18446744073709551615days"] {
             assert_eq!(error(words), "a period is 1us to 400day");
         }
-        assert!(matches!(
-            "1/1.5s".parse::<Rate>(),
-            Err(RateError::NotANumber(_))
-        ));
+        assert_eq!(
+            error("10/1.5s"),
+            "`1.5` is no whole number, as a period has before its unit; a second and a half is 1500ms"
+        );
+        for words in ["10/-1s", "10/+1s", "1/_1s", "1/99999999999999999999us"] {
+            assert!(matches!(
+                words.parse::<Rate>(),
+                Err(RateError::PeriodNotANumber(_))
+            ));
+        }
         assert!(matches!("1/".parse::<Rate>(), Err(RateError::NotAUnit(_))));
     }
 

@@ -10,7 +10,7 @@ use tidegate_core::rate::{Price, Short, Tick};
 use tidegate_store::limits::{Asked, Said};
 
 use super::sample::{Candidate, Sample};
-use super::words::{self, BadKey, KEY_QUERY_BYTES_MAX};
+use super::words::{self, BadKey, Given, KEY_QUERY_BYTES_MAX};
 use super::{Instead, Limit, Rates, here, in_writing};
 
 /// An answer: its status, and what it says as JSON.
@@ -138,13 +138,7 @@ impl Rates {
         }
     }
 
-    fn show(
-        &self,
-        at: usize,
-        limit: &Limit,
-        key: &[Option<String>],
-        now: Tick,
-    ) -> Result<Value, BadKey> {
+    fn show(&self, at: usize, limit: &Limit, key: &[Given], now: Tick) -> Result<Value, BadKey> {
         let (plan, counts) = (&limit.plan, self.keys(at));
         let mut said = self.said(limit);
         said["keys"] = counts.kept.into();
@@ -155,7 +149,7 @@ impl Rates {
                 let key = limit.keys_in(standing).key(&parts);
                 self.state(limit, key, standing, now)
             });
-            said["key"] = json!(key);
+            said["key"] = json!(words::again(key));
             said["states"] = states.collect();
         }
         Ok(said)
@@ -177,13 +171,7 @@ impl Rates {
         })
     }
 
-    fn reset(
-        &self,
-        at: usize,
-        limit: &Limit,
-        key: &[Option<String>],
-        now: Tick,
-    ) -> Result<Value, BadKey> {
+    fn reset(&self, at: usize, limit: &Limit, key: &[Given], now: Tick) -> Result<Value, BadKey> {
         let parts = words::read(&limit.plan, key)?;
         let states = self.standings(at).map(|standing| {
             let key = limit.keys_in(standing).key(&parts);
@@ -195,7 +183,7 @@ impl Rates {
         });
         let before: Value = states.collect();
         limit.log_reset();
-        Ok(json!({ "limit": limit.plan.name, "key": key, "before": before }))
+        Ok(json!({ "limit": limit.plan.name, "key": words::again(key), "before": before }))
     }
 
     /// What is used of a key.
@@ -316,7 +304,7 @@ impl Limit {
 }
 
 /// The parts of a key in a query: `key=a%20b&absent`.
-fn key(query: &str) -> Option<Vec<Option<String>>> {
+fn key(query: &str) -> Option<Vec<Given>> {
     let members = query.split('&').filter(|member| !member.is_empty());
     let parts = members.map(|member| match member.split_once('=') {
         Some(("key", part)) => decoded(part).map(Some),
@@ -326,7 +314,7 @@ fn key(query: &str) -> Option<Vec<Option<String>>> {
     parts.collect()
 }
 
-fn decoded(text: &str) -> Option<String> {
+fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [byte, after @ ..] = rest {
@@ -344,7 +332,7 @@ fn decoded(text: &str) -> Option<String> {
             bytes.push(*byte);
         }
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -355,16 +343,17 @@ mod tests {
     fn a_key_in_a_query_is_its_parts_in_order() {
         let parts = |query| {
             key(query).map(|parts| -> Vec<_> {
-                let shown = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+                let shown = |part: Given| part.unwrap_or_else(|| b"-".to_vec());
                 parts.into_iter().map(shown).collect()
             })
         };
 
         assert_eq!(parts(""), Some(vec![]));
-        let both = vec!["2001:db8::/64".to_owned(), "-".to_owned()];
+        let both = vec![b"2001:db8::/64".to_vec(), b"-".to_vec()];
         assert_eq!(parts("key=2001:db8::%2F64&absent"), Some(both));
-        assert_eq!(parts("key="), Some(vec![String::new()]));
-        for wrong in ["key", "other=1", "key=%4", "key=%ff", "key=%+1"] {
+        assert_eq!(parts("key="), Some(vec![Vec::new()]));
+        assert_eq!(parts("key=%ff"), Some(vec![vec![0xff]]));
+        for wrong in ["key", "other=1", "key=%4", "key=%+1"] {
             assert_eq!(parts(wrong), None, "{wrong}");
         }
     }

@@ -45,7 +45,9 @@ pub use self::token::{BadTokenKeys, TokenKeys, TokenPlan};
 pub(crate) use self::who::Bearer;
 use self::who::{ApiKeys, KeyHash, Who};
 use self::words::{BadKey, Words};
-pub use self::words::{KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, in_writing, part_written};
+pub use self::words::{
+    BadPart, KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, in_writing, part_bytes, part_written,
+};
 use crate::classify::Malformed;
 use crate::cohort;
 use crate::context::{Clock, Conn};

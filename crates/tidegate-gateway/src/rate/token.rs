@@ -65,7 +65,7 @@ pub struct TokenKeys(Arc<[Key]>);
 #[derive(Debug, thiserror::Error)]
 pub enum BadTokenKeys {
     /// It is no JSON Web Key Set.
-    #[error("it is no JSON Web Key Set (RFC 7517): {0}")]
+    #[error("it is no JSON Web Key Set (RFC 7517)")]
     Unreadable(#[from] serde_json::Error),
     /// There are too many keys.
     #[error("it has {0} keys, and {KEYS_MAX} are the most")]

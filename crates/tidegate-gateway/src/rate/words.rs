@@ -9,10 +9,12 @@ use tidegate_core::rate::key::{Part, Prefix, PrefixLengths};
 
 use super::{KeyPart, LimitPlan};
 
-/// What a key is made of. `None` is a part that a request lacks.
+/// What a key is made of, as it is shown. `None` is a part that a request lacks.
 pub(crate) type Words = Box<[Option<String>]>;
+/// A part of a key that is asked for, as it is counted.
+pub(crate) type Given = Option<Vec<u8>>;
 
-/// Longest part that is shown, in bytes; of a longer one the beginning, and an ellipsis.
+/// Longest part that is shown, in bytes; of a longer one the beginning, and [`MORE`].
 const PART_BYTES_MAX: usize = 128;
 /// Longest part of a key that can be asked for, in bytes: as long as the longest token that is read.
 pub const KEY_PART_BYTES_MAX: usize = 8 * 1024;
@@ -20,6 +22,8 @@ pub const KEY_PART_BYTES_MAX: usize = 8 * 1024;
 pub const KEY_QUERY_BYTES_MAX: usize = 60 * 1024;
 /// A part that requests lack, where keys are written by hand.
 const ABSENT: &str = "-";
+/// At the end of what is shown of a part that is longer. No whole part is shown so.
+const MORE: &str = "\\…";
 
 /// Why words are no key of a limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +56,9 @@ pub(crate) enum BadKey {
         "requests that lack a part of it are not counted, as they are with absent = \"shared\""
     )]
     NotCounted,
+    /// What is named in the configuration is no text.
+    #[error("its {0} is no text, as every name of one is")]
+    NoText(String),
     /// A request cannot lack this part.
     #[error("no request lacks its {0}")]
     Absent(String),
@@ -64,10 +71,16 @@ pub(crate) fn written(plan: &LimitPlan, parts: &[Part<'_>]) -> Words {
     parts.map(|(_, part)| word(part)).collect()
 }
 
+/// A key that is asked for, as it is shown.
+pub(crate) fn again(key: &[Given]) -> Words {
+    let parts = key.iter().map(|part| part.as_deref().map(shown));
+    parts.collect()
+}
+
 /// The parts of the key that `words` say.
-pub(crate) fn read<'w>(
+pub(crate) fn read<'w, W: AsRef<[u8]>>(
     plan: &'w LimitPlan,
-    words: &'w [Option<String>],
+    words: &'w [Option<W>],
 ) -> Result<Vec<Part<'w>>, BadKey> {
     let names = names(plan);
     if words.len() != names.len() {
@@ -81,7 +94,7 @@ pub(crate) fn read<'w>(
         });
     }
     for (name, word) in names.into_iter().zip(words) {
-        let given = word.as_ref().map_or(0, String::len);
+        let given = word.as_ref().map_or(0, |word| word.as_ref().len());
         if given > KEY_PART_BYTES_MAX {
             return Err(BadKey::TooLong { name, given });
         }
@@ -89,7 +102,10 @@ pub(crate) fn read<'w>(
     let mut words = words.iter();
     let parts = plan.key.iter().map(|part| match part {
         KeyPart::Constant(text) => Ok(Part::Constant(text)),
-        part => part_of(part, words.next().and_then(Option::as_deref)),
+        part => {
+            let word = words.next().and_then(Option::as_ref);
+            part_of(part, word.map(W::as_ref))
+        }
     });
     parts.collect()
 }
@@ -121,15 +137,106 @@ pub fn in_writing(part: Option<&str>) -> Cow<'_, str> {
     }
 }
 
+/// Why a text is no part of a key.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPart {
+    /// It is the beginning of a part.
+    #[error("this is the beginning of a longer part, of which no more was shown")]
+    Beginning,
+    /// A backslash is followed by nothing that it stands before.
+    #[error(
+        "a backslash stands for nothing here: write \\\\ for itself, or \\xff, \\u{{1b}}, \\n or \\t"
+    )]
+    Escape,
+}
+
+/// The bytes that `text` stands for: as a part is shown, `\xff` is a byte, `\u{1b}`, `\n` and `\t` are characters, and `\\` is a
+/// backslash.
+///
+/// # Errors
+///
+/// When it is shown of no part so.
+pub fn part_bytes(text: &str) -> Result<Vec<u8>, BadPart> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((plain, after)) = rest.split_once('\\') {
+        bytes.extend_from_slice(plain.as_bytes());
+        let mut letters = after.chars();
+        let kind = letters.next().ok_or(BadPart::Escape)?;
+        rest = letters.as_str();
+        match kind {
+            '\\' => bytes.push(b'\\'),
+            'n' => bytes.push(b'\n'),
+            't' => bytes.push(b'\t'),
+            'x' => {
+                let (digits, after) = rest.split_at_checked(2).ok_or(BadPart::Escape)?;
+                let byte = number(digits).and_then(|number| u8::try_from(number).ok());
+                bytes.push(byte.ok_or(BadPart::Escape)?);
+                rest = after;
+            }
+            'u' => {
+                let inner = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+                let (digits, after) = inner.ok_or(BadPart::Escape)?;
+                let letter = number(digits).and_then(char::from_u32);
+                let letter = letter.ok_or(BadPart::Escape)?;
+                bytes.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = after;
+            }
+            '…' => return Err(BadPart::Beginning),
+            _ => return Err(BadPart::Escape),
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Ok(bytes)
+}
+
+/// Hexadecimal digits and nothing else: the standard library's reader takes a sign, too.
+fn number(digits: &str) -> Option<u32> {
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let number = u32::from_str_radix(digits, 16).ok();
+    number.filter(|_| is_number)
+}
+
+/// `bytes` as a text that leads to them again, see [`part_bytes`].
+fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\\' => text.push_str("\\\\"),
+                letter => text.push(letter),
+            }
+        }
+        for byte in chunk.invalid() {
+            text += &format!("\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// The beginning of `bytes` that is shown: not half of a character.
+fn beginning(bytes: &[u8]) -> &[u8] {
+    let mut end = PART_BYTES_MAX;
+    // A byte within a character begins with the bits 10, and there are three of them at most.
+    while end > PART_BYTES_MAX - 4 && bytes[end] & 0xC0 == 0x80 {
+        end -= 1;
+    }
+    match bytes[end] & 0xC0 {
+        0x80 => &bytes[..PART_BYTES_MAX],
+        _ => &bytes[..end],
+    }
+}
+
 /// Whether `text` is a minus sign behind one equals sign or several.
 fn is_minus_behind_signs(text: &str) -> bool {
     let signs = text.strip_suffix(ABSENT);
     signs.is_some_and(|signs| !signs.is_empty() && signs.bytes().all(|byte| byte == b'='))
 }
 
-fn part_of<'w>(plan: &'w KeyPart, word: Option<&'w str>) -> Result<Part<'w>, BadKey> {
+fn part_of<'w>(plan: &'w KeyPart, word: Option<&'w [u8]>) -> Result<Part<'w>, BadKey> {
     match (plan, word) {
         (KeyPart::Client { v4, v6 }, Some(word)) => {
+            let word = str::from_utf8(word).map_err(|_| BadKey::Address(shown(word)))?;
             let (address, bits) = match word.split_once('/') {
                 Some((address, bits)) => (address, Some(bits)),
                 None => (word, None),
@@ -148,24 +255,29 @@ fn part_of<'w>(plan: &'w KeyPart, word: Option<&'w str>) -> Result<Part<'w>, Bad
             let lengths = PrefixLengths::new(*v4, *v6).unwrap_or_default();
             Ok(Part::Address(Prefix::of(address, lengths)))
         }
-        (KeyPart::Network, Some(word)) => Ok(Part::Network(word)),
+        (KeyPart::Network, Some(word)) => Ok(Part::Network(name(plan, word)?)),
         (KeyPart::ApiKey(_), Some(word)) => {
             let is_digit = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
-            let is_hash = word.len() == 32 && word.bytes().all(is_digit);
+            let is_hash = word.len() == 32 && word.iter().copied().all(is_digit);
             match is_hash {
-                true => Ok(Part::ApiKey(word.as_bytes())),
+                true => Ok(Part::ApiKey(word)),
                 // It may be the key itself, which is nothing to say again.
-                false => Err(BadKey::ApiKey(word.chars().take(2).collect())),
+                false => Err(BadKey::ApiKey(shown(word).chars().take(2).collect())),
             }
         }
-        (KeyPart::Claim(_), Some(word)) => Ok(Part::Claim(word.as_bytes())),
-        (KeyPart::Session, Some(word)) => Ok(Part::Identity(word.as_bytes())),
-        (KeyPart::Header(_), Some(word)) => Ok(Part::Header(word.as_bytes())),
-        (KeyPart::Route, Some(word)) => Ok(Part::Route(word)),
+        (KeyPart::Claim(_), Some(word)) => Ok(Part::Claim(word)),
+        (KeyPart::Session, Some(word)) => Ok(Part::Identity(word)),
+        (KeyPart::Header(_), Some(word)) => Ok(Part::Header(word)),
+        (KeyPart::Route, Some(word)) => Ok(Part::Route(name(plan, word)?)),
         (KeyPart::Constant(text), _) => Ok(Part::Constant(text)),
         (plan, None) if plan.may_be_absent() => Ok(Part::Absent),
         (plan, None) => Err(BadKey::Absent(plan.name())),
     }
+}
+
+/// What is named in the configuration is a text.
+fn name<'w>(plan: &KeyPart, word: &'w [u8]) -> Result<&'w str, BadKey> {
+    str::from_utf8(word).map_err(|_| BadKey::NoText(plan.name()))
 }
 
 fn word(part: &Part<'_>) -> Option<String> {
@@ -179,12 +291,10 @@ fn word(part: &Part<'_>) -> Option<String> {
         | Part::Claim(bytes)
         | Part::Session(bytes) => bytes,
     };
-    let shown = &bytes[..bytes.len().min(PART_BYTES_MAX)];
-    let mut text = String::from_utf8_lossy(shown);
-    if shown.len() < bytes.len() {
-        text = Cow::Owned(text.into_owned() + "…");
-    }
-    Some(text.into_owned())
+    Some(match bytes.len() {
+        ..=PART_BYTES_MAX => shown(bytes),
+        _ => shown(beginning(bytes)) + MORE,
+    })
 }
 
 #[cfg(test)]
@@ -300,8 +410,71 @@ mod tests {
 
         let shown = written(&plan, &[Part::Identity(long.as_bytes())]);
 
-        assert_eq!(shown[0].as_deref(), Some(&*("é".repeat(64) + "…")));
-        let odd = written(&plan, &[Part::Identity(b"a\xff\n")]);
-        assert_eq!(odd[0].as_deref(), Some("a\u{fffd}\n"));
+        assert_eq!(shown[0].as_deref(), Some(&*("é".repeat(64) + "\\…")));
+        // No half of a character, and not less than there may be where there are no characters.
+        let shifted = "x".to_owned() + &long;
+        let shown = written(&plan, &[Part::Identity(shifted.as_bytes())]);
+        let expected = "x".to_owned() + &"é".repeat(63) + "\\…";
+        assert_eq!(shown[0].as_deref(), Some(&*expected));
+        let shown = written(&plan, &[Part::Identity(&[0x80; 129])]);
+        assert_eq!(shown[0].as_deref(), Some(&*("\\x80".repeat(128) + "\\…")));
+        let whole = written(&plan, &[Part::Identity(&[b'x'; 128])]);
+        assert_eq!(whole[0].as_deref(), Some(&*"x".repeat(128)));
+    }
+
+    #[test]
+    fn whatever_bytes_a_part_has_what_is_shown_of_it_leads_to_them() {
+        let plan = limit(vec![KeyPart::Session], Absent::Skip);
+        for (bytes, text) in [
+            (&b"a\xff\n"[..], "a\\xff\n"),
+            (b"DOMAIN\\anna", "DOMAIN\\\\anna"),
+            (b"\\xff", "\\\\xff"),
+            ("\u{1b}é…".as_bytes(), "\u{1b}é…"),
+            (b"\xc3", "\\xc3"),
+            (b"", ""),
+        ] {
+            let shown = written(&plan, &[Part::Identity(bytes)]);
+
+            assert_eq!(shown[0].as_deref(), Some(text));
+            let given = [Some(part_bytes(text).unwrap())];
+            assert_eq!(read(&plan, &given), Ok(vec![Part::Identity(bytes)]));
+            assert_eq!(again(&given), shown);
+        }
+        // As a terminal is shown it.
+        assert_eq!(part_bytes("\\u{1b}\\n\\t").unwrap(), b"\x1b\n\t");
+        let beginning = "é\\…";
+        assert_eq!(part_bytes(beginning), Err(BadPart::Beginning));
+        for wrong in [
+            "\\",
+            "a\\b",
+            "\\x",
+            "\\xf",
+            "\\xfg",
+            "\\x+1",
+            "\\xé",
+            "\\u",
+            "\\u{",
+            "\\u{}",
+            "\\u{d800}",
+            "\\u{110000}",
+            "\\u{+1}",
+        ] {
+            assert_eq!(part_bytes(wrong), Err(BadPart::Escape), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_text_and_an_address_is_one() {
+        let client = KeyPart::Client { v4: 32, v6: 64 };
+        let plan = limit(vec![client, KeyPart::Route], Absent::Skip);
+        let why = |client: &[u8], route: &[u8]| {
+            let key = [Some(client.to_vec()), Some(route.to_vec())];
+            read(&plan, &key).unwrap_err()
+        };
+
+        let address = BadKey::Address("\\xff".to_owned());
+        assert_eq!(why(b"\xff", b"checkout"), address);
+        let route = BadKey::NoText("route".to_owned());
+        assert_eq!(why(b"192.0.2.1", b"\xff"), route);
     }
 }

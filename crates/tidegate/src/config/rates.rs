@@ -48,7 +48,8 @@ pub(crate) fn rates(root: &Section<'_>, around: &Around<'_>, problems: &Problems
     let tokens = who::tokens(root, problems);
     let named = Named {
         networks: !networks.is_empty(),
-        tokens: tokens.is_some(),
+        // What is wrong with them is said there.
+        tokens: root.has("tokens"),
     };
     let nodes = root.sections("limit", "[[limit]]");
     let mut names = Names::reserving("", "limit");
@@ -170,8 +171,8 @@ pub(super) fn spec(section: &Section<'_>, algorithm: Algorithm, rate: Rate) -> O
         return None;
     }
     let error = match Spec::new(algorithm, rate, burst) {
-        Ok(spec) => return Some(spec),
-        Err(error) => error,
+        Ok(spec) => return in_range(section, spec, burst),
+        Err(error) => bounded(error),
     };
     let (key, fix) = match error {
         SpecError::BurstUnused(_) => ("burst", "remove burst, or write algorithm = \"bucket\""),
@@ -190,6 +191,45 @@ pub(super) fn spec(section: &Section<'_>, algorithm: Algorithm, rate: Rate) -> O
     };
     section.refuse(key, format!("this limit cannot be kept: {error}"), fix);
     None
+}
+
+/// The same, if its burst is one that could have been written down.
+fn in_range(section: &Section<'_>, spec: Spec, burst: Option<u64>) -> Option<Spec> {
+    let Spec::Bucket(bucket) = spec else {
+        return Some(spec);
+    };
+    if burst.is_none() && bucket.burst() > u64::from(TOKENS_MAX) {
+        section.refuse(
+            "rate",
+            format!(
+                "with this rate alone the burst would be {}, which is out of range",
+                bucket.burst()
+            ),
+            format!(
+                "write burst = {TOKENS_MAX} or less beside it, or a rate over a shorter period"
+            ),
+        );
+        return None;
+    }
+    Some(spec)
+}
+
+/// The same, with no burst in its advice that could not be written down.
+fn bounded(error: SpecError) -> SpecError {
+    match error {
+        SpecError::TooFine {
+            tokens,
+            period_us,
+            burst,
+            burst_max,
+        } => SpecError::TooFine {
+            tokens,
+            period_us,
+            burst,
+            burst_max: burst_max.min(u64::from(TOKENS_MAX)),
+        },
+        error => error,
+    }
 }
 
 fn cost(section: &Section<'_>, problems: &Problems, around: &Around<'_>) -> Cost {
@@ -288,7 +328,29 @@ fn header(table: &Section<'_>, key: &'static str) -> Option<HeaderName> {
             "write letters, digits and '-', such as \"X-Tenant\"",
         );
     }
+    if name.as_ref().is_some_and(is_about_connection) {
+        table.refuse(
+            key,
+            format!("`{text}` is about one connection, and never read here"),
+            "name a header that goes from end to end, such as \"X-Tenant\"",
+        );
+        return None;
+    }
     name
+}
+
+/// Whether a header of this name ends with the connection that it came on (RFC 9110, section 7.6.1).
+fn is_about_connection(name: &HeaderName) -> bool {
+    const NAMES: [&str; 7] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    NAMES.contains(&name.as_str())
 }
 
 /// A header that nobody is trusted to send would never be read.

@@ -358,7 +358,7 @@ fn text(table: &Section<'_>, key: &'static str) -> Option<String> {
         table.refuse(
             key,
             format!("`{key}` has {} bytes", text.len()),
-            format!("write at most {ENTRY_BYTES_MAX}: longer ones are refused"),
+            format!("write at most {ENTRY_BYTES_MAX}"),
         );
     }
     Some(text.to_owned())

@@ -47,7 +47,7 @@ impl fmt::Display for Summary<'_> {
         )?;
         kept::show(f, self.0)?;
         plan.apps.iter().try_for_each(|app| show_app(f, app))?;
-        dependencies::show(f, &plan.dependencies)?;
+        dependencies::show(f, self.0)?;
         rates::show(f, plan)?;
         rls::show(f, self.0.rls.as_ref())?;
         show_fleet(f, self.0.fleet.as_ref())?;

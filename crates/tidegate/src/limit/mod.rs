@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tidegate_fleet::Listen;
-use tidegate_gateway::rate::{KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, part_written};
+use tidegate_gateway::rate::{KEY_PART_BYTES_MAX, KEY_QUERY_BYTES_MAX, part_bytes, part_written};
 
 use crate::client;
 use crate::config::Flags;
@@ -56,7 +56,8 @@ pub(crate) struct Key {
     /// The limit, as its `name` in the configuration.
     name: String,
     /// The parts of its `key`, in their order and without constants, such as 203.0.113.7 checkout. - is a part that requests
-    /// lack, and =- one that is a minus sign (==- is =-, and so on).
+    /// lack, and =- one that is a minus sign (==- is =-, and so on). A backslash is written twice; \xff is a byte and \u{1b} a
+    /// character, as `top` shows them.
     parts: Vec<String>,
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             place.print(&answer, show::limit)
         }
         Command::Top { name, count, place } => {
-            let answer = place.ask("GET", &format!("/limits/{}/top", segment(&name)))?;
+            let answer = place.ask("GET", &format!("/limits/{}/top", segment(name.as_bytes())))?;
             place.print(&answer, |answer| show::top(answer, count))
         }
         Command::Reset {
@@ -114,19 +115,21 @@ impl Key {
     fn path(&self) -> anyhow::Result<String> {
         let mut query = Vec::with_capacity(self.parts.len());
         for (number, part) in (1..).zip(&self.parts) {
+            let Some(part) = part_written(part) else {
+                query.push("absent".to_owned());
+                continue;
+            };
+            let part = part_bytes(part).with_context(|| format!("part {number} of the key"))?;
             ensure!(
                 part.len() <= KEY_PART_BYTES_MAX,
                 "part {number} of the key is too long: it has {} bytes, and {KEY_PART_BYTES_MAX} are the most",
                 part.len()
             );
-            query.push(match part_written(part) {
-                None => "absent".to_owned(),
-                Some(part) => format!("key={}", segment(part)),
-            });
+            query.push(format!("key={}", segment(&part)));
         }
         Ok(format!(
             "/limits/{}?{}",
-            segment(&self.name),
+            segment(self.name.as_bytes()),
             query.join("&")
         ))
     }
@@ -209,10 +212,10 @@ fn names(list: &Value) -> String {
     names.join(" and ")
 }
 
-/// `text` as one segment of a path, or one value of a query.
-fn segment(text: &str) -> String {
-    let mut segment = String::with_capacity(text.len());
-    for byte in text.bytes() {
+/// `bytes` as one segment of a path, or one value of a query.
+fn segment(bytes: &[u8]) -> String {
+    let mut segment = String::with_capacity(bytes.len());
+    for &byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             segment.push(char::from(byte));
         } else {

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate_gateway::rate::in_writing;
-use tidegate_lab::text::{escaped, shortened};
-
-/// Characters of a key that are shown; `--json` shows all that there is.
-const KEY_CHARS_MAX: usize = 60;
+use tidegate_lab::text::escaped;
 
 /// A limit, and perhaps what is used of a key.
 pub(super) fn limit(answer: &Value) -> String {
@@ -191,12 +188,11 @@ fn shadow(state: &Value) -> &'static str {
     }
 }
 
-/// A key as it is given on the command line.
+/// A key as it is given on the command line. The gateway has cut what is too long to be shown, and says so by an end that no
+/// whole part has.
 fn key(parts: &Value) -> String {
     let parts = parts.as_array().map_or(&[][..], Vec::as_slice);
-    let parts = parts
-        .iter()
-        .map(|part| shortened(&in_writing(part.as_str()), KEY_CHARS_MAX));
+    let parts = parts.iter().map(|part| in_writing(part.as_str()));
     // Line breaks would begin what looks like another row.
     let line = escaped(&parts.collect::<Vec<_>>().join(" "));
     line.replace('\n', "\\n").replace('\t', "\\t")

@@ -82,7 +82,13 @@ fn a_key_file_that_will_not_do_is_refused_in_the_words_of_a_start() {
         let text = String::from_utf8(checked.stderr).unwrap();
         assert!(text.contains(why), "{text}");
         assert_eq!(checked.status.code(), Some(1));
-        assert_eq!(text, String::from_utf8(ran.stderr).unwrap());
+        let ran = String::from_utf8(ran.stderr).unwrap();
+        let words = ran.strip_prefix("tidegate: ").unwrap().trim_end();
+        assert!(
+            text.starts_with(&format!("error: {words}\n")),
+            "{text}{ran}"
+        );
+        assert!(text.contains(&format!("{file}:7:12\n")), "{text}");
     }
 
     let checked = output(&["check", &file(&key)]);

@@ -134,6 +134,12 @@ fn who_is_refused_most_and_who_spends_most_is_found_and_what_clients_send_is_sho
     assert!(page.contains("refused most of tenant"), "{page}");
     assert!(page.contains("\\u{9b}31mred all"), "{page}");
     assert!(!page.contains('\u{9b}'), "{page}");
+    // What is shown leads to the key again.
+    let red = json(&tidegate, &["show", "tenant", "\\u{9b}31mred", "all"]);
+    assert_ne!(red["states"][0]["used"], 0);
+    assert_eq!(red["key"][0], "\u{9b}31mred");
+    let bytes = json(&tidegate, &["show", "tenant", "a\\xff\\\\", "all"]);
+    assert_eq!(bytes["key"][0], "a\\xff\\\\");
     let watched = json(&tidegate, &["top", "watched"]);
     assert_eq!(watched["refused"][0]["shadow"], true);
     assert_eq!(watched["refused"][0]["key"], serde_json::json!([]));
@@ -181,6 +187,14 @@ fn what_is_no_limit_and_no_key_is_told_why() {
         json(&tidegate, &["show", "tenant", &most, "all"])["states"][0]["used"],
         0
     );
+
+    for (part, why) in [
+        ("a\\b", "a backslash stands for nothing here"),
+        ("a\\…", "the beginning of a longer part"),
+    ] {
+        let said = refused(&tidegate, &["show", "tenant", part, "all"]);
+        assert!(said.contains(why), "{said}");
+    }
 
     let nowhere = output(&["limit", "top", "client"]);
     let errors = String::from_utf8_lossy(&nowhere.stderr);

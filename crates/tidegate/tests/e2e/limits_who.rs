@@ -322,6 +322,11 @@ fn a_key_that_no_token_could_be_verified_by_is_found_when_the_configuration_is_c
     ] {
         assert!(errors.contains(says), "{errors}");
     }
+    directory.write("keys.jwks", "");
+    let checked = output(&["check", file.to_str().unwrap()]);
+    let errors = String::from_utf8_lossy(&checked.stderr);
+    assert_eq!(errors.matches("EOF").count(), 1, "{errors}");
+    assert!(errors.contains("tidegate.toml:2:12\n"), "{errors}");
 }
 
 /// Limits with another rate for one of their keys.

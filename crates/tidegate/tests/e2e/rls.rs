@@ -90,7 +90,7 @@ impl Proxy {
 fn request(descriptors: &[&[(&str, &str)]]) -> RateLimitRequest {
     let entry = |&(key, value): &(&str, &str)| DescriptorEntry {
         key: key.to_owned(),
-        value: value.to_owned(),
+        value: value.as_bytes().to_vec(),
     };
     let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
         entries: entries.iter().map(entry).collect(),
@@ -355,7 +355,7 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
             request(&vec![user; DESCRIPTORS_MAX + 1]),
             request(&[&[]]),
             request(&[&vec![("user", "anna"); 17]]),
-            request(&[&[("user", &long)]]),
+            request(&[&[(&long, "anna")]]),
             request(&[&[("", "anna")]]),
         ] {
             let error = proxy.ask(wrong).await.unwrap_err();
@@ -366,6 +366,50 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
             7
         );
         assert_eq!(proxy.passed(12, &[user]).await, 10);
+    });
+}
+
+#[test]
+fn no_value_that_a_client_makes_up_keeps_other_limits_from_being_met() {
+    let limits = "
+        [[rls.limit]]
+        name = \"path\"
+        descriptor = [{ key = \"path\" }]
+        rate = \"2/day\"
+        [[rls.limit]]
+        name = \"all\"
+        descriptor = [{ key = \"generic_key\", value = \"all\" }]
+        rate = \"5/day\"
+    ";
+    run(async {
+        let service = Service::start("", limits);
+        let mut proxy = service.proxy().await;
+        // As long as all headers that Envoy takes, in each of the descriptors; and no UTF-8.
+        let long = [&b"/login?"[..], &[b'a'; 60 * 1024]].concat();
+        let with = |path: &[u8]| {
+            let mut request = request(&[&[("path", "")], &[("generic_key", "all")]]);
+            request.descriptors[0].entries[0].value = path.to_vec();
+            request
+        };
+
+        for (path, expected) in [
+            (&long[..], [true, true, false]),
+            (b"/login\xff", [true, true, false]),
+            // `all` has one left.
+            (b"/other", [true, false, false]),
+        ] {
+            for passes in expected {
+                let answer = proxy.ask(with(path)).await.unwrap();
+                assert_eq!(answer.overall_code() == Code::Ok, passes, "{path:?}");
+            }
+        }
+
+        let mut many = request(&vec![&[("path", "")][..]; DESCRIPTORS_MAX]);
+        for descriptor in &mut many.descriptors {
+            descriptor.entries[0].value = long.clone();
+        }
+        let answer = proxy.ask(many).await.unwrap();
+        assert_eq!(answer.overall_code(), Code::OverLimit);
     });
 }
 
@@ -537,9 +581,13 @@ fn what_is_no_message_of_the_protocol_is_an_error_of_that_call_and_of_no_other()
         }
         proxy.0.ready().await.unwrap();
         let path = PathAndQuery::from_static(PATH);
-        let long = tonic::Request::new(vec![0; 300 * 1024]);
+        let long = tonic::Request::new(vec![0; 3 * 1024 * 1024]);
         let answer = proxy.0.unary(long, path, AsItIs).await;
         assert_eq!(answer.unwrap_err().code(), tonic::Code::OutOfRange);
+        assert_eq!(
+            service.metric("tidegate_rls_failed_total{reason=\"invalid\"}"),
+            6
+        );
 
         assert_eq!(proxy.passed(1, &[&[("user", "anna")]]).await, 1);
     });

@@ -6,7 +6,7 @@ use tidegate_core::rate::Tick;
 use tidegate_core::rate::set::Standing;
 
 use super::super::fleet::{Fleet, FleetMode, Stands};
-use super::super::words::{self, BadKey};
+use super::super::words::{self, BadKey, Given};
 use super::super::{Limit, Rates};
 use super::{Question, Reply, counted, no_key, problem, state_json, wait_ms};
 
@@ -51,7 +51,7 @@ impl Rates {
         &self,
         at: usize,
         question: Question,
-        key: &[Option<String>],
+        key: &[Given],
         now: Tick,
     ) -> Reply {
         let limit = &self.limits[at];
@@ -95,20 +95,20 @@ struct OfFleet<'a> {
 }
 
 impl OfFleet<'_> {
-    async fn show(&self, key: &[Option<String>]) -> Result<Value, No> {
+    async fn show(&self, key: &[Given]) -> Result<Value, No> {
         let mut said = self.rates.said(self.limit);
         said["mode"] = self.mode.name().into();
         said["keys"] = self.fleet.seats(self.at as u16).into();
         said["counted"] = words_for(self.mode).0.into();
         if !key.is_empty() || words::names(&self.limit.plan).is_empty() {
             let keys = self.keys(key)?;
-            said["key"] = json!(key);
+            said["key"] = json!(words::again(key));
             said["states"] = self.states(&keys).await?.into();
         }
         Ok(said)
     }
 
-    async fn reset(&self, key: &[Option<String>]) -> Result<Value, No> {
+    async fn reset(&self, key: &[Given]) -> Result<Value, No> {
         let keys = self.keys(key)?;
         let before = self.states(&keys).await?;
         for &(key, _) in &keys {
@@ -121,7 +121,7 @@ impl OfFleet<'_> {
         Ok(json!({
             "limit": self.limit.plan.name,
             "mode": self.mode.name(),
-            "key": key,
+            "key": words::again(key),
             "before": before,
             "left": words_for(self.mode).1,
         }))
@@ -151,7 +151,7 @@ impl OfFleet<'_> {
     }
 
     /// The keys that these words say: of applications that enforce the limit, and of those that do not.
-    fn keys(&self, words: &[Option<String>]) -> Result<Vec<(u128, Standing)>, No> {
+    fn keys(&self, words: &[Given]) -> Result<Vec<(u128, Standing)>, No> {
         let parts = words::read(&self.limit.plan, words)?;
         let keys = self.rates.standings(self.at).map(|standing| {
             let key = self.fleet.key(self.at as u16, standing, &parts);

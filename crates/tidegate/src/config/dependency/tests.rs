@@ -328,3 +328,25 @@ fn a_route_names_dependencies_that_there_are() {
     );
     assert_eq!(help, "did you mean \"recs\"?");
 }
+
+#[test]
+fn a_dependency_that_nobody_can_call_is_a_warning() {
+    let warned = |dependency: &str, more: &str| {
+        let text =
+            format!("{MINIMAL}{more}[[dependency]]\nname = \"d\"\nconcurrency = 1\n{dependency}");
+        let page = Summary(&setup(&text)).to_string();
+        page.contains("nothing is ever counted")
+    };
+
+    assert!(warned("", ""));
+    let url = "url = \"http://d.internal:80\"\nlisten = \"127.0.0.1:9101\"\n";
+    assert!(!warned(url, ""));
+    assert!(!warned(
+        "",
+        "[sidecar]\nlisten = \"unix:/run/tidegate/side.sock\"\n"
+    ));
+    let route = "[[app.route]]\nname = \"r\"\npaths = [\"/r\"]\ndependency = [\"d\"]\n";
+    assert!(!warned("", route));
+    let other = "[[dependency]]\nname = \"e\"\nconcurrency = 1\n".to_owned() + url;
+    assert!(warned("", &other));
+}

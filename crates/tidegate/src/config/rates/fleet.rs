@@ -121,9 +121,15 @@ fn of_no_bucket(
     if mode != "shared" && sound {
         section.refuse(
             "mode",
-            format!(
-                "mode = \"{mode}\" is for buckets: a log and a window are kept in the store alone"
-            ),
+            match section.has("mode") {
+                true => format!(
+                    "mode = \"{mode}\" is for buckets: a log and a window are kept in the store alone"
+                ),
+                false => format!(
+                    "a limit of the fleet has mode = \"{mode}\" unless it says otherwise, which is for buckets: a log and \
+                     a window are kept in the store alone"
+                ),
+            },
             "write mode = \"shared\", or algorithm = \"bucket\"",
         );
     } else if on_loss == OnLoss::Local && sound {

@@ -159,7 +159,7 @@ mod tests {
             ),
             ("headroom = { floor = 0.95 }", "not above 0 and up to 0.9"),
             ("headroom = { flor = 0.5 }", "flor"),
-            ("burst = 0\nrate = \"0/s\"\nheadroom = {}", "a rate of 0"),
+            ("burst = 5\nrate = \"0/s\"\nheadroom = {}", "a rate of 0"),
             (
                 "burst = 10000000\nrate = \"7/11s\"\nheadroom = {}",
                 "hundredths of a token",

@@ -1,5 +1,6 @@
 //! Other limits for some keys of a limit: `[[limit.override]]`.
 
+use http::HeaderValue;
 use tidegate_core::rate::Spec;
 use tidegate_gateway::rate::{
     Instead, KeyPart, LIMITS_CONFIGURED_MAX, LimitPlan, NetworkPlan, counted_key, in_writing,
@@ -103,6 +104,7 @@ impl Overrides<'_> {
         match counted_key(self.limit, &key) {
             Ok(counted) => {
                 self.refuse_unmet(section, &counted);
+                self.refuse_unsendable(section, &counted);
                 counted
             }
             Err(why) => {
@@ -147,6 +149,29 @@ impl Overrides<'_> {
                 self.limit.name
             );
             section.refuse("key", problem, fix);
+        }
+    }
+
+    /// What no header can have is the key of no request.
+    fn refuse_unsendable(&self, section: &Section<'_>, key: &[Option<String>]) {
+        let parts = self.limit.key.iter();
+        let said = parts.filter(|part| !matches!(part, KeyPart::Constant(_)));
+        for (part, word) in said.zip(key) {
+            let (KeyPart::Header(name), Some(word)) = (part, word) else {
+                continue;
+            };
+            let why = if word.trim_matches([' ', '\t']) != word {
+                "blanks around a header's value are no part of it"
+            } else if HeaderValue::from_bytes(word.as_bytes()).is_err() {
+                "a header's value has no control characters"
+            } else {
+                continue;
+            };
+            section.refuse(
+                "key",
+                format!("no request has this key, whose part for header {name} is {word:?}: {why}"),
+                "write the value as the header has it",
+            );
         }
     }
 

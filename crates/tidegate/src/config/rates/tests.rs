@@ -153,6 +153,46 @@ const UNSOUND: &[(&str, &str, &str)] = &[
         "cannot be counted exactly",
         "smaller burst",
     ),
+    (
+        "rate = \"99999999999/s\"",
+        "use a burst of 1000000000 at most",
+        "rounder numbers",
+    ),
+    (
+        "rate = \"5000000000/s\"",
+        "the burst would be 5000000000",
+        "burst = 1000000000 or less",
+    ),
+    (
+        "rate = \"10/1.5s\"",
+        "`1.5` is no whole number, as a period",
+        "a period",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ api_key = \"Connection\" }]\nabsent = \"skip\"",
+        "is about one connection",
+        "from end to end",
+    ),
+    (
+        "rate = \"1/s\"\ncost = { response_header = \"TE\" }",
+        "is about one connection",
+        "from end to end",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ claim = \"sub\" }]\nabsent = \"skip\"\n[tokens]\nkey_file = \"/k\"\nissuer = \"\"",
+        "`issuer` is empty",
+        "remove issuer",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ claim = \"sub\" }]\nabsent = \"skip\"\n[tokens]\nkey_file = \"/k\"\naudience = \"\"",
+        "`audience` is empty",
+        "remove audience",
+    ),
+    (
+        "rate = \"1/s\"\nkey = [{ claim = \"sub\" }]\nabsent = \"skip\"\n[tokens]\nkey_file = \"/k\"\nheader = \"\"",
+        "is no header name",
+        "letters",
+    ),
     ("rate = \"1/s\"\ncost = 0", "out of range", "from 1"),
     (
         "rate = \"1/s\"\ncost = \"x\"",
@@ -362,6 +402,37 @@ fn what_makes_no_limit_is_told_with_what_would() {
     }
 }
 
+#[test]
+fn the_burst_that_is_advised_may_be_written_and_so_may_the_rate_with_it() {
+    for rate in ["99999999999/s", "5000000000/s"] {
+        let limits = limits(&format!(
+            "[[limit]]\nname = \"l\"\nrate = \"{rate}\"\nburst = 1000000000\n"
+        ));
+        assert_eq!(limits[0].spec.most(), 1_000_000_000);
+    }
+}
+
+#[test]
+fn an_override_is_for_a_key_that_a_header_can_bring() {
+    let of = |key: &str| {
+        format!(
+            "{MINIMAL}{PROXIES}[[limit]]\nname = \"l\"\nrate = \"1/s\"\nkey = [{{ header = \"X-T\" }}]\nabsent = \"skip\"\n\
+             [[limit.override]]\nname = \"o\"\nkey = [{key}]\nrate = \"2/s\"\n"
+        )
+    };
+
+    for (key, why) in [
+        ("\" a \"", "blanks around"),
+        ("\"a\\t\"", "blanks around"),
+        ("\"a\\nb\"", "no control characters"),
+    ] {
+        let errors = errors(&of(key));
+        assert_eq!(errors.len(), 1, "{errors:#?}");
+        assert!(errors[0].1.contains(why), "{errors:#?}");
+    }
+    assert_eq!(plan(&of("\"a é\"")).rates.limits.len(), 2);
+}
+
 /// Where gateways share a store.
 const STORE: &str = "limit_nodes = 10\n[store]\nurl = \"redis://10.0.0.5\"\n";
 
@@ -392,13 +463,18 @@ fn what_cannot_hold_over_a_fleet_is_told_with_what_can() {
     let cases = [
         (
             "rate = \"10/s\"\nalgorithm = \"log\"",
-            "for buckets",
+            "has mode = \"lease\" unless it says otherwise, which is for buckets",
             "\"shared\"",
         ),
         (
             "rate = \"10/s\"\nalgorithm = \"window\"\nmode = \"shared\"",
             "cannot go on by parts",
             "\"closed\"",
+        ),
+        (
+            "rate = \"10/s\"\nalgorithm = \"log\"\nmode = \"divided\"",
+            "mode = \"divided\" is for buckets",
+            "\"shared\"",
         ),
         (
             "rate = \"10/s\"\nreport_every = \"1s\"",

@@ -58,7 +58,17 @@ pub(super) fn tokens(root: &Section<'_>, problems: &Problems) -> Option<TokenPla
             "write the path of a file, such as \"/etc/tidegate/tokens.jwks\"",
         );
     }
-    let text = |key| section.text_if_set(key).map(str::to_owned);
+    let text = |key| {
+        let text = section.text_if_set(key)?;
+        if text.is_empty() {
+            section.refuse(
+                key,
+                format!("`{key}` is empty, and no token says so"),
+                format!("write what your tokens have, or remove {key} to take anybody's"),
+            );
+        }
+        Some(text.to_owned())
+    };
     Some(TokenPlan {
         header: header(&section, "header")?,
         issuer: text("issuer"),

@@ -8,15 +8,30 @@ use tidegate_core::facts::Class;
 use tidegate_core::rate::share::OnLoss;
 use tidegate_gateway::dependency::{DependencyPlan, FleetDependency};
 
+use super::super::Setup;
 use super::{slots, span};
 
 /// Nothing, where there are none.
-pub(super) fn show(f: &mut fmt::Formatter<'_>, dependencies: &[DependencyPlan]) -> fmt::Result {
-    for dependency in dependencies {
+pub(super) fn show(f: &mut fmt::Formatter<'_>, setup: &Setup) -> fmt::Result {
+    for (place, dependency) in setup.gateway.dependencies.iter().enumerate() {
         writeln!(f, "\ndependency {}", dependency.name())?;
         one(f, dependency)?;
+        if !is_called(setup, place, dependency) {
+            writeln!(
+                f,
+                "  warning   nothing is ever counted: it has no listen, no route names it, and no [sidecar] gives permits"
+            )?;
+        }
     }
     Ok(())
+}
+
+/// Whether there is a way to call the dependency at `place`.
+fn is_called(setup: &Setup, place: usize, dependency: &DependencyPlan) -> bool {
+    let mut routes = setup.gateway.apps.iter().flat_map(|app| &app.routes);
+    dependency.egress.is_some()
+        || setup.sidecar.is_some()
+        || routes.any(|route| route.dependencies.contains(&place))
 }
 
 /// What holds over all gateways.
