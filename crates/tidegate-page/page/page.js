@@ -53,7 +53,7 @@ const at = ms => (Math.abs(ms - now()) < 43200000 ? clock : dated).format(ms);
 
 let doc = null;
 let me = null;
-// When `me` was asked, in which phase, and until when a call holds.
+// When "me" was asked, in which phase, and until when a call holds.
 let asked = { at: -Infinity, phase: null };
 let until = 0;
 let seen = 0;
@@ -76,7 +76,7 @@ function memory(key, value) {
 
 // ---- position: the same sum as the gateway's, from the marks that are the same for everybody
 
-// How many of a tier have a place below `bound`.
+// How many of a tier have a place below bound.
 function below(tier, bound) {
   const places = tier.places;
   let known = 0;

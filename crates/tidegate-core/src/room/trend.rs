@@ -12,8 +12,8 @@ const CHANCE: f64 = 2.0;
 /// How long a direction is taken to go on: it wears off over about that time.
 const GOES_ON: f64 = 1_200.0;
 /// Wherever it goes, it does not become less or more than these parts of what is now.
-const LEAST: f64 = 0.5;
-const MOST: f64 = 2.0;
+const LEAST: f64 = 0.75;
+const MOST: f64 = 1.5;
 
 /// The usual rate of something, per second, and its direction.
 ///

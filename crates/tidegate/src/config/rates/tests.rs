@@ -517,6 +517,10 @@ fn what_each_mode_promises_is_printed_for_the_gateways_that_there_should_be() {
         reported.contains("reports every 100ms: up to 206 more"),
         "{reported}"
     );
+    assert!(
+        reported.contains("up to 900 more when for a burst each at once"),
+        "{reported}"
+    );
     assert!(reported.contains("503 limit_store_away"), "{reported}");
     let seldom = said("rate = \"10/min\"\nmode = \"aggregate\"");
     assert!(

@@ -83,13 +83,13 @@ fn bound(whole: &BucketSpec, limit: &LimitPlan, plan: FleetPlan, nodes: u32) -> 
             let offered = u64::try_from(offered).unwrap_or(u64::MAX);
             let offered = unit.of(offered, whole.burst());
             let over = plan.overshoot(nodes, offered, DELAY_US);
-            // Before anybody has reported anything.
-            let over = over.max(at_once(whole, &plan, nodes));
             let most = unit.tokens(aggregate::worst_in(whole, over, period_us));
             let over = unit.tokens(over);
+            // Before anybody has reported anything.
+            let bursts = unit.tokens(at_once(whole, &plan, nodes));
             format!(
                 "aggregate, reports every {}: up to {over} more, {most} in any {words}, when {nodes} gateways are asked for \
-                 {OFFERED} times the rate, or for a burst each at once; all of it is paid back",
+                 {OFFERED} times the rate, and up to {bursts} more when for a burst each at once; all of it is paid back",
                 span(plan.every_us)
             )
         }
