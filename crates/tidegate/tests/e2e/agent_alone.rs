@@ -156,12 +156,13 @@ fn an_agent_alone_is_a_node_that_says_what_it_is_short_of_until_it_is_killed() {
     });
     wait_until("it is told how full it is", || {
         let why = other.page(&["why", "php-1"]);
-        why.contains("the queue before its workers (queue): 5 of 4")
+        why.contains("the queue before its workers (queue)") && why.contains(": 5 of 4")
     });
-    // The other could not carry all of it, so this one is kept in.
+    // It is kept in where the other could not carry all of it, for what else this machine is busy with.
     wait_until("balancers hear of it", || {
         let verdict = php.verdict();
-        verdict.starts_with("TIDEGATE STRESSED ") && verdict.ends_with("dim=queue")
+        let is_told = ["STRESSED", "SATURATED"].map(|word| format!("TIDEGATE {word} "));
+        is_told.iter().any(|it| verdict.starts_with(it)) && verdict.ends_with("dim=queue")
     });
     let metrics = get(php.admin, "/metrics").text();
     assert!(
