@@ -274,6 +274,7 @@ function buttons(page) {
 // ---- what is read aloud: only what is new in kind, and once a minute at most. A turn cannot wait for that.
 
 let said = null;
+let saidState = '';
 let saidAt = -Infinity;
 let saying = 0;
 
@@ -286,10 +287,13 @@ function speak(page, notes) {
   if (sign === said) return;
   const rest = saidAt + SAY_MS - mono();
   if (rest > 0) {
+    // What is no longer so is not left there to be found; emptying it says nothing.
+    if (page.state !== saidState) byId('spoken').textContent = '';
     saying = setTimeout(paint, rest + 20);
     return;
   }
   said = sign;
+  saidState = page.state;
   saidAt = mono();
   byId('spoken').textContent = [page.head, page.big, page.sub].concat(notes, message()).filter(Boolean).join('. ');
 }
