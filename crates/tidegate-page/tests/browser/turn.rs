@@ -105,10 +105,9 @@ fn who_needs_time_stops_it_and_gets_more_with_the_keyboard_alone() {
     browser.run("window.over = false; setTimeout(() => window.over = true, 40000)");
     browser.until("window.over");
     assert_eq!(browser.text("head"), "It is your turn");
-    assert_eq!(
-        (site.world().count("more-time"), site.world().count("claim")),
-        (0, 0)
-    );
+    let world = site.world();
+    assert_eq!((world.count("more-time"), world.count("claim")), (0, 0));
+    drop(world);
     assert_eq!(site.world().people[0].extensions_left, 1);
 }
 

@@ -203,10 +203,9 @@ fn a_page_that_the_browser_kept_goes_on_where_it_was() {
 
     browser.until("window.kept && document.getElementById('main').dataset.state === 'waiting'");
     site.hears("room", 3);
-    assert_eq!(
-        (site.world().people.len(), site.world().count("join")),
-        (1, 0)
-    );
+    let world = site.world();
+    assert_eq!((world.people.len(), world.count("join")), (1, 0));
+    drop(world);
 }
 
 #[test]
