@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Longest wait for one answer: a mark for failing.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How often it is started at most.
+const STARTS_MAX: usize = 5;
+
 /// A running chromedriver. Dropping it ends it.
 pub(crate) struct Driver {
     child: Child,
@@ -18,6 +21,12 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn start() -> Self {
+        // It chooses a port, and another one's may have taken it by the time that it listens there.
+        let started = (0..STARTS_MAX).find_map(|_| Self::try_start());
+        started.expect("chromedriver says its port")
+    }
+
+    fn try_start() -> Option<Self> {
         let mut child = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -33,10 +42,14 @@ impl Driver {
                 .to_owned();
             rest.trim_end_matches('.').parse().ok()
         });
-        let port = port.expect("chromedriver says its port");
+        let Some(port) = port else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        };
         // What it says later is thrown away, but read: a full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, port }
+        Some(Self { child, port })
     }
 
     /// One command. The error of a command is its code and message.
