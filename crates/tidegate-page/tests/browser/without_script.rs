@@ -30,7 +30,8 @@ fn without_script_the_page_explains_checks_when_asked_and_lets_in() {
         "nothing that does nothing"
     );
     browser.click("noscript a.main");
-    let world = site.world();
+    // A click has gone before the page has.
+    let world = site.until("it is asked for again", |world| world.count("page") > 1);
     assert_eq!((world.people.len(), world.count("page")), (1, 2));
     drop(world);
 
@@ -67,11 +68,8 @@ fn without_script_a_form_is_not_lost() {
     browser.go(&site.url("/elsewhere"));
     browser.click("button");
 
+    browser.until("document.body.innerText.includes('What you entered has not been sent yet.')");
     let told = browser.told();
-    assert!(
-        told.contains("What you entered has not been sent yet."),
-        "{told}"
-    );
     assert!(told.contains("reload this page"), "{told}");
     assert_eq!(
         browser.eval("document.querySelectorAll('meta[http-equiv=refresh]').length"),
