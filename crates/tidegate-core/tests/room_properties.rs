@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use tidegate_core::room::{
-    Beat, Beaten, Calling, Claim, Epoch, Event, Ledger, Order, Place, Rules, Stage, Tier,
+    Beat, Beaten, Calling, Claim, Epoch, Event, Extended, Ledger, Order, Place, Rules, Stage, Tier,
     Whereabouts,
 };
 use tidegate_core::time::Wall;
@@ -19,6 +19,7 @@ const RULES: Rules = Rules {
 const GRACE_MS: u64 = 50;
 const CLAIM_MS: u64 = 30;
 const FENCE: u64 = 7;
+const EXTENSIONS: u8 = 2;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -26,6 +27,7 @@ enum Step {
     Beat(usize),
     Promote(usize, Tier),
     Claim(usize),
+    Extend(usize, u64),
     Release { count: u64, repeat: bool },
     Sweep,
     Settle,
@@ -40,6 +42,7 @@ struct Person {
     heard_ms: u64,
     until_ms: u64,
     misses: u8,
+    extended: u8,
     claims: u32,
 }
 
@@ -69,6 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => any::<usize>().prop_map(Step::Beat),
         1 => (any::<usize>(), tier()).prop_map(|(who, tier)| Step::Promote(who, tier)),
         4 => any::<usize>().prop_map(Step::Claim),
+        2 => (any::<usize>(), 0..60_u64).prop_map(|(who, ms)| Step::Extend(who, ms)),
         2 => (0..4_u64, any::<bool>()).prop_map(|(count, repeat)| Step::Release { count, repeat }),
         1 => Just(Step::Sweep),
         1 => Just(Step::Settle),
@@ -135,6 +139,7 @@ impl Story {
                     heard_ms: 0,
                     until_ms: 0,
                     misses: 0,
+                    extended: 0,
                     claims: 0,
                 });
             }
@@ -150,6 +155,7 @@ impl Story {
                 person.tier = person.tier.min(tier);
             }
             Step::Claim(pick) => self.claim(pick),
+            Step::Extend(pick, ms) => self.extend(pick, ms),
             Step::Release { count, repeat } => self.release(count, repeat),
             Step::Sweep => {
                 let led = (epoch, FENCE);
@@ -229,6 +235,24 @@ impl Story {
         assert!(person.claims <= 1);
     }
 
+    fn extend(&mut self, pick: usize, ms: u64) {
+        let Some(who) = self.who(pick) else { return };
+        let (now, epoch) = (self.now(), self.epoch);
+        let person = &mut self.people[who];
+        let (place, most) = (person.place, EXTENSIONS);
+        let said = self.ledger.extend(now, &RULES, epoch, place, ms, most);
+        let may = person.stage == Stage::Ready && self.ms < person.until_ms;
+        let expected = (may && person.extended < most).then(|| {
+            person.extended += 1;
+            person.until_ms = person.until_ms.max(self.ms + ms);
+            Extended {
+                until_ms: person.until_ms,
+                left: most - person.extended,
+            }
+        });
+        assert_eq!(said, Ok(expected));
+    }
+
     /// Who goes before whom, said another way than the core does.
     fn rank(&self, person: &Person) -> (i64, usize, u64) {
         let tier = person.tier.index();
@@ -272,7 +296,7 @@ impl Story {
                 slept += 1;
             } else {
                 person.stage = person.stage.after(Event::Release);
-                person.until_ms = self.ms + CLAIM_MS;
+                (person.until_ms, person.extended) = (self.ms + CLAIM_MS, 0);
                 called += 1;
             }
         }

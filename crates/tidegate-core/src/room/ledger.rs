@@ -1,5 +1,6 @@
 //! All that there is of one room, as a store keeps it.
 
+use super::calls::Extended;
 use super::line::{Beat, Beaten, Census, Claim, Found, Line, Rules, Swept};
 use super::order::Order;
 use super::place::millis;
@@ -82,6 +83,14 @@ impl Ledger {
             None => Line::new(Epoch(millis(now)), 0),
         };
         self.line.get_or_insert_with(begin).epoch
+    }
+
+    /// An error if the room is in another epoch. One that knows of none is in any, and goes on knowing of none.
+    pub fn is_in(&self, epoch: Epoch) -> Result<(), Denied> {
+        match &self.line {
+            Some(line) if line.epoch != epoch => Err(Denied::Epoch(line.epoch)),
+            _ => Ok(()),
+        }
     }
 
     /// Ends `epoch`, if the room is in it, and begins another; which one it is in then.
@@ -171,6 +180,21 @@ impl Ledger {
         Ok(self.at(now, rules, epoch)?.claim(now, rules, place))
     }
 
+    /// Gives somebody who was called `claim_ms` from now on, `most` times at most for one call,
+    /// [`EXTENSIONS_MAX`](super::EXTENSIONS_MAX) at most; `None` when it is not their turn, or they have had that.
+    pub fn extend(
+        &mut self,
+        now: Wall,
+        rules: &Rules,
+        epoch: Epoch,
+        place: Place,
+        claim_ms: u64,
+        most: u8,
+    ) -> Result<Option<Extended>, Denied> {
+        let line = self.at(now, rules, epoch)?;
+        Ok(line.extend(now, place, claim_ms, most))
+    }
+
     /// Where somebody is who has a ticket of `tier`.
     pub fn find(
         &mut self,
@@ -258,6 +282,17 @@ impl Ledger {
         Ok(line.settle(now, rules, most.min(RELEASE_MAX) as usize))
     }
 
+    /// Takes the word of the leader with this fence, unless a later one is known. From now on no earlier one is obeyed.
+    pub fn obey(&mut self, fence: u64) -> Result<(), Denied> {
+        if fence < self.fence {
+            return Err(Denied::Deposed { by: self.fence });
+        }
+        if fence > self.fence {
+            (self.fence, self.tick, self.called) = (fence, 0, 0);
+        }
+        Ok(())
+    }
+
     fn at(&mut self, now: Wall, rules: &Rules, epoch: Epoch) -> Result<&mut Line, Denied> {
         let settles_ms = millis(now) + rules.settle_ms;
         let forgot = || Line::new(epoch, settles_ms);
@@ -276,12 +311,7 @@ impl Ledger {
         fence: u64,
     ) -> Result<&mut Line, Denied> {
         self.at(now, rules, epoch)?;
-        if fence < self.fence {
-            return Err(Denied::Deposed { by: self.fence });
-        }
-        if fence > self.fence {
-            (self.fence, self.tick, self.called) = (fence, 0, 0);
-        }
+        self.obey(fence)?;
         self.at(now, rules, epoch)
     }
 }

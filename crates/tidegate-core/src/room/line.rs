@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::calls::{Calls, Extended};
 use super::order::Order;
 use super::place::millis;
 use super::ranked::Ranked;
@@ -157,7 +158,7 @@ pub(super) struct Line {
     /// When somebody who waits was heard of last.
     alive: Scored,
     /// Until when somebody may go in.
-    ready: Scored,
+    ready: Calls,
     /// When somebody went in.
     passed: Scored,
     misses: BTreeMap<Place, u8>,
@@ -179,7 +180,7 @@ impl Line {
             settles_ms,
             waiting: Default::default(),
             alive: Scored::default(),
-            ready: Scored::default(),
+            ready: Calls::default(),
             passed: Scored::default(),
             misses: BTreeMap::new(),
             tallies: Tallies::default(),
@@ -203,7 +204,7 @@ impl Line {
         if let Some(at_ms) = self.passed.score(place) {
             return Beaten::Passed { at_ms };
         }
-        if let Some(until_ms) = self.ready.score(place) {
+        if let Some(until_ms) = self.ready.until_ms(place) {
             if millis(now) < until_ms {
                 return Beaten::Ready { until_ms };
             }
@@ -319,7 +320,7 @@ impl Line {
             };
         }
         let at_ms = millis(now);
-        match self.ready.score(place) {
+        match self.ready.until_ms(place) {
             Some(until_ms) if at_ms < until_ms => {
                 self.ready.remove(place);
                 self.passed.put(place, at_ms);
@@ -337,9 +338,20 @@ impl Line {
         }
     }
 
+    /// Gives somebody who may go in `claim_ms` from now on, `most` times at most.
+    pub(super) fn extend(
+        &mut self,
+        now: Wall,
+        place: Place,
+        claim_ms: u64,
+        most: u8,
+    ) -> Option<Extended> {
+        self.ready.extend(now, place, claim_ms, most)
+    }
+
     /// Takes `place` out at once, as if its owner had been silent, or had not come; whether it was there.
     pub(super) fn leave(&mut self, rules: &Rules, place: Place) -> bool {
-        if self.ready.score(place).is_some() {
+        if self.ready.until_ms(place).is_some() {
             self.miss(place, rules);
             return true;
         }
@@ -348,7 +360,7 @@ impl Line {
 
     /// Takes back calls that nobody came for; how many. Forgets what no ticket can ask for any more.
     pub(super) fn settle(&mut self, now: Wall, rules: &Rules, most: usize) -> u64 {
-        let overdue = self.ready.upto(millis(now), most);
+        let overdue = self.ready.overdue(now, most);
         for place in &overdue {
             self.miss(*place, rules);
         }
@@ -386,7 +398,7 @@ impl Line {
         if self.passed.score(place).is_some() {
             return absent(Whereabouts::Passed);
         }
-        if let Some(until_ms) = self.ready.score(place) {
+        if let Some(until_ms) = self.ready.until_ms(place) {
             return absent(Whereabouts::Ready(until_ms));
         }
         let there = self.tier(place);

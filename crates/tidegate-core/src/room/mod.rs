@@ -6,13 +6,16 @@
 //!
 //! The leader asks [`Release`] once a tick how many to let in, by what the fleet has to spare and what [`Load`] has learnt
 //! that a visitor brings. [`Positions`] tells everybody how many are before them from one document, [`Outlook`] and [`Band`]
-//! how long that may take, and [`Governor`] how often to ask. [`Phase`] is what an operator has set, and [`Draw`] the lot
-//! that everybody can check.
+//! how long that may take, and [`Governor`] how often to ask; [`Watch`] says why waits have become longer. Each gateway takes
+//! its [`part`] of the rate, and by [`Alone`] and [`Apart`] it goes on without a store. [`Phase`] is what an operator has set,
+//! and [`Draw`] the lot that everybody can check.
 //!
 //! A place is suspended, never destroyed, while its epoch lasts: whoever comes back stands where they stood.
 
 mod band;
+mod calls;
 mod draw;
+mod fleet;
 mod governor;
 mod ledger;
 mod line;
@@ -31,9 +34,12 @@ mod scored;
 mod stage;
 mod tier;
 mod trend;
+mod watch;
 
 pub use band::{Band, Error, HORIZONS};
+pub use calls::{EXTENSIONS_MAX, Extended};
 pub use draw::{Digest, Draw};
+pub use fleet::{ALONE_PART, Alone, Apart, enough, part, spare, unled};
 pub use governor::{
     BEAT_MAX, BEAT_MIN, Budget, Governor, Group, INTERVAL_MAX, INTERVAL_MIN, JITTER, Policy,
 };
@@ -54,3 +60,4 @@ pub use positions::{Marks, Positions};
 pub use release::{Bounds, Brake, Look, Plan, Release};
 pub use stage::{Event, Stage};
 pub use tier::{Standing, Tier};
+pub use watch::{Longer, Overshoot, Second, Watch};

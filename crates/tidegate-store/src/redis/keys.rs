@@ -105,6 +105,11 @@ pub(crate) fn room(lease: &Name) -> String {
     format!("tg:r:{{{lease}}}")
 }
 
+/// What the gateways of a room report.
+pub(crate) fn room_reports(lease: &Name) -> String {
+    format!("tg:r:{{{lease}}}:reports")
+}
+
 /// A part of a room's line in `epoch`.
 pub(crate) fn room_part(lease: &Name, epoch: Epoch, part: &str) -> String {
     format!("tg:r:{{{lease}}}:{}:{part}", epoch.0)
@@ -170,7 +175,8 @@ mod tests {
         let thing = Name::new("orders-db").unwrap();
         assert_eq!(hashed(&permits(&thing)), hashed(&permit_ends(&thing)));
         let shop = Name::new("room/shop").unwrap();
-        for key in [lead(&shop), room(&shop), room_part(&shop, Epoch(7), "w1")] {
+        let part = room_part(&shop, Epoch(7), "w1");
+        for key in [lead(&shop), room(&shop), room_reports(&shop), part] {
             assert_eq!(hashed(&key), "room/shop", "{key}");
         }
         for key in [epoch(&uid), sessions(&uid), capsule(&uid)] {

@@ -37,11 +37,11 @@ pub use stats::{Passing, RedoStats, ShardStats, StoreStats};
 
 pub(crate) use keys::{
     DIVIDERS, LIMIT_SECRET, lead, limit as limit_key, limit_speakers, permit_ends, permits, room,
-    room_part,
+    room_part, room_reports,
 };
 pub(crate) use replies::Elements;
 pub(crate) use script::Run;
-pub(crate) use scripts::{DIVIDE, LIMIT, PERMITS, ROOM, ROOM_LEAD, SHARE};
+pub(crate) use scripts::{DIVIDE, LIMIT, PERMITS, ROOM, ROOM_BOARD, ROOM_LEAD, SHARE};
 pub(crate) use servers::{Lane, Servers};
 
 use crate::background::Background;

@@ -106,7 +106,7 @@ impl Elements {
     }
 
     /// The next one as bytes.
-    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, StoreError> {
         self.optional()?.ok_or_else(|| self.odd())
     }
 

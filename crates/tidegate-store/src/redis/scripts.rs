@@ -49,6 +49,8 @@ pub(super) static REARM: Installed =
     LazyLock::new(|| Script::new("rearm", include_str!("scripts/rearm.lua")));
 pub(crate) static ROOM: Installed =
     LazyLock::new(|| Script::new("room", include_str!("scripts/room.lua")));
+pub(crate) static ROOM_BOARD: Installed =
+    LazyLock::new(|| Script::new("room_board", include_str!("scripts/room_board.lua")));
 pub(crate) static ROOM_LEAD: Installed =
     LazyLock::new(|| Script::new("room_lead", include_str!("scripts/room_lead.lua")));
 pub(super) static ROTATE: Installed =

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::room::{Denied, Ledger, RoomName};
+use tidegate_core::room::{Denied, Epoch, Ledger, RoomName};
 use tidegate_core::time::Wall;
 
-use super::{Room, RoomError};
+use super::board::Kept;
+use super::{Board, Notice, Room, RoomError};
 use crate::Fence;
 use crate::embedded::Embedded;
 use crate::error::StoreError;
@@ -21,7 +22,14 @@ pub const ROOMS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct RoomTable {
     store: Embedded,
-    rooms: Mutex<HashMap<RoomName, Ledger>>,
+    rooms: Mutex<HashMap<RoomName, One>>,
+}
+
+/// All that there is of a room.
+#[derive(Debug, Default)]
+struct One {
+    ledger: Ledger,
+    board: Kept,
 }
 
 impl RoomTable {
@@ -42,14 +50,22 @@ impl RoomTable {
         room: &Room,
         does: impl FnOnce(&mut Ledger, Wall) -> Result<T, Denied>,
     ) -> Result<T, RoomError> {
+        self.with_all(room, |one, now| Ok(does(&mut one.ledger, now)?))
+    }
+
+    fn with_all<T>(
+        &self,
+        room: &Room,
+        does: impl FnOnce(&mut One, Wall) -> Result<T, RoomError>,
+    ) -> Result<T, RoomError> {
         // Whatever was done under it is whole: the core does not panic half-way.
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         if !rooms.contains_key(&room.name) && rooms.len() >= ROOMS_MAX {
             let why = format!("{ROOMS_MAX} rooms are kept already");
             return Err(StoreError::Refused(why).into());
         }
-        let ledger = rooms.entry(room.name.clone()).or_default();
-        Ok(does(ledger, self.store.now())?)
+        let one = rooms.entry(room.name.clone()).or_default();
+        does(one, self.store.now())
     }
 
     /// The same for a leader, who is refused as soon as somebody else has the lease.
@@ -60,10 +76,32 @@ impl RoomTable {
         does: impl FnOnce(&mut Ledger, Wall) -> Result<T, Denied>,
     ) -> Result<T, RoomError> {
         self.with(room, |ledger, now| {
-            match self.store.latest_fence(&room.lease) {
-                Some(Fence(by)) if fence.0 < by => Err(Denied::Deposed { by }),
-                _ => does(ledger, now),
+            self.is_latest(room, fence)?;
+            does(ledger, now)
+        })
+    }
+
+    fn is_latest(&self, room: &Room, fence: Fence) -> Result<(), Denied> {
+        match self.store.latest_fence(&room.lease) {
+            Some(Fence(by)) if fence.0 < by => Err(Denied::Deposed { by }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn exchange(
+        &self,
+        room: &Room,
+        epoch: Epoch,
+        notice: &Notice<'_>,
+    ) -> Result<Board, RoomError> {
+        self.with_all(room, |one, now| {
+            one.ledger.is_in(epoch)?;
+            one.board.takes(notice)?;
+            if let Some((fence, _)) = notice.word {
+                self.is_latest(room, fence)?;
+                one.ledger.obey(fence.0)?;
             }
+            Ok(one.board.exchange(now, notice))
         })
     }
 }

@@ -16,10 +16,14 @@
 //! line in its old order again when all have been heard of once: beats carry the place and the tier from a ticket, and
 //! may enter with them.
 //!
-//! Whoever gives a call up, or gets no answer, does not know whether it was done. All but two may be sent again as they
+//! Whoever gives a call up, or gets no answer, does not know whether it was done. All but three may be sent again as they
 //! are and do nothing a second time: another `join` gives other places, which costs nothing while nobody comes with the
-//! first; another `turn` is told which epoch it is.
+//! first; another `turn` is told which epoch it is; another [`extend`](Room::extend) is one more of those that somebody has.
+//!
+//! Beside the line there is a [`Board`] where gateways and the leader tell each other what is not a visitor's
+//! ([`exchange`](Room::exchange)). It is lost with the rest of the room, never alone.
 
+mod board;
 mod embedded;
 mod redis;
 
@@ -27,12 +31,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::room::{
-    Beat, Beaten, Calling, Census, Claim, Denied, Epoch, Found, Order, Phase, Place, Released,
-    RoomName, Rules, Swept, Tier,
+    Beat, Beaten, Calling, Census, Claim, Denied, Epoch, Extended, Found, Order, Phase, Place,
+    Released, RoomName, Rules, Swept, Tier,
 };
 use tidegate_core::session::Name;
 use tidegate_core::time::Wall;
 
+pub use self::board::{
+    Board, NOTE_BYTES_MAX, NOTE_NAME_MAX, NOTES_MAX, Notice, REPORT_BYTES_MAX, REPORT_KEPT,
+    REPORTS_MAX, WORD_BYTES_MAX,
+};
 pub use self::embedded::{ROOMS_MAX, RoomTable};
 pub use self::redis::RedisRooms;
 
@@ -224,6 +232,43 @@ impl Room {
             RoomStore::Embedded(on) => on.with(self, |ledger, now| {
                 ledger.claim(now, &self.rules, epoch, place)
             }),
+        }
+    }
+
+    /// Gives somebody who was called `claim_ms` from now on, never less than they have, and `most` times at most for one call,
+    /// [`EXTENSIONS_MAX`](tidegate_core::room::EXTENSIONS_MAX) at most; `None` when it is not their turn, is over, or they had
+    /// them all. Being called again they begin anew. Asked again it gives more again.
+    pub async fn extend(
+        &self,
+        epoch: Epoch,
+        place: Place,
+        claim_ms: u64,
+        most: u8,
+        call: Call,
+    ) -> Result<Option<Extended>, RoomError> {
+        match &self.store {
+            RoomStore::Redis(on) => on.extend(self, epoch, place, (claim_ms, most), call).await,
+            RoomStore::Embedded(on) => on.with(self, |ledger, now| {
+                ledger.extend(now, &self.rules, epoch, place, claim_ms, most)
+            }),
+        }
+    }
+
+    /// What gateways and the leader tell each other, once a second each, in one round trip. Where this is denied or refused
+    /// nothing of the notice is taken in. A word is fenced like whatever else a leader does: after it no earlier leader
+    /// moves anybody.
+    ///
+    /// A store that has lost the room knows of no word and no notes, and its line settles, as [`look`](Self::look) tells.
+    pub async fn exchange(
+        &self,
+        epoch: Epoch,
+        notice: &Notice<'_>,
+        call: Call,
+    ) -> Result<Board, RoomError> {
+        notice.check()?;
+        match &self.store {
+            RoomStore::Redis(on) => on.exchange(self, epoch, notice, call).await,
+            RoomStore::Embedded(on) => on.exchange(self, epoch, notice),
         }
     }
 

@@ -1,13 +1,17 @@
 //! Rooms in Redis or Valkey, for a fleet.
 
+mod board;
+
 use redis::Value;
 use tidegate_core::room::{
-    Beat, Beaten, Calling, Census, Claim, Denied, Epoch, Found, MARK_STEP_MIN, MARKS_MAX, Order,
-    Phase, Place, RELEASE_MAX, Released, SEQUENCES, Swept, Tallies, Tier, Whereabouts,
+    Beat, Beaten, Calling, Census, Claim, Denied, EXTENSIONS_MAX, Epoch, Extended, Found,
+    MARK_STEP_MIN, MARKS_MAX, Order, Phase, Place, RELEASE_MAX, Released, SEQUENCES, Swept,
+    Tallies, Tier, Whereabouts,
 };
 use tidegate_core::time::Wall;
 
-use super::{Looked, Room, RoomError};
+use super::board::too_many_notes;
+use super::{Board, Looked, Notice, Room, RoomError};
 use crate::error::StoreError;
 use crate::redis::{Elements, Lane, ROOM, ROOM_LEAD, Redis, Run, lead, room, room_part};
 use crate::{Call, Fence};
@@ -115,6 +119,27 @@ impl RedisRooms {
         claimed(self.ask(of_one(room, "claim", epoch, place), call).await?)
     }
 
+    pub(super) async fn extend(
+        &self,
+        room: &Room,
+        epoch: Epoch,
+        place: Place,
+        more: (u64, u8),
+        call: Call,
+    ) -> Result<Option<Extended>, RoomError> {
+        extended(self.ask(extending(room, epoch, place, more), call).await?)
+    }
+
+    pub(super) async fn exchange(
+        &self,
+        room: &Room,
+        epoch: Epoch,
+        notice: &Notice<'_>,
+        call: Call,
+    ) -> Result<Board, RoomError> {
+        board::read(self.lead(board::write(room, epoch, notice), call).await?)
+    }
+
     pub(super) async fn find(
         &self,
         room: &Room,
@@ -203,6 +228,11 @@ fn promoting(room: &Room, epoch: Epoch, place: Place, tier: Tier) -> Run {
 
 fn of_one(room: &Room, op: &str, epoch: Epoch, place: Place) -> Run {
     visiting(room, op, epoch).arg(member(place))
+}
+
+fn extending(room: &Room, epoch: Epoch, place: Place, (claim_ms, most): (u64, u8)) -> Run {
+    let run = of_one(room, "extend", epoch, place).number(claim_ms);
+    run.number(most.min(EXTENSIONS_MAX))
 }
 
 fn finding(room: &Room, epoch: Epoch, order: &Order, (tier, place): (Tier, Place)) -> Run {
@@ -308,6 +338,7 @@ fn granted(reply: Value) -> Result<Elements, RoomError> {
             // One of a later release, which calls nobody as far as is known here.
             Denied::Phase(phase.unwrap_or(Phase::Hold))
         }
+        -6 => return Err(too_many_notes().into()),
         _ => return Err(said.odd().into()),
     };
     Err(denied.into())
@@ -356,6 +387,12 @@ fn claimed(mut said: Elements) -> Result<Claim, RoomError> {
         4 => Claim::Early,
         _ => return Err(said.odd().into()),
     })
+}
+
+fn extended(mut said: Elements) -> Result<Option<Extended>, RoomError> {
+    let (until_ms, left) = (said.natural()?, said.natural()?);
+    let left = u8::try_from(left).map_err(|_| said.odd())?;
+    Ok((until_ms > 0).then_some(Extended { until_ms, left }))
 }
 
 fn found(mut said: Elements) -> Result<Found, RoomError> {

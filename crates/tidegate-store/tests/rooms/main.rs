@@ -7,6 +7,7 @@
 mod backend;
 mod crowd;
 mod leaders;
+mod notices;
 mod rules;
 
 use backend::Backend;

@@ -32,6 +32,9 @@ pub(crate) async fn all(backend: &Backend) {
     in_another_epoch_a_place_is_worth_nothing(backend).await;
     so_many_may_wait_and_no_more(backend).await;
     positions_come_from_one_look(backend).await;
+    more_time_is_given_so_often_for_one_call(backend).await;
+    who_is_too_late_gets_no_more_time(backend).await;
+    crate::notices::all(backend).await;
 }
 
 fn denied<T>(denied: Denied) -> Result<T, RoomError> {
@@ -371,6 +374,69 @@ async fn positions_come_from_one_look(on: &Backend) {
     }
 }
 
+async fn more_time_is_given_so_often_for_one_call(on: &Backend) {
+    let open = on.open().await;
+    let place = open.waits(ANY).await;
+    let extend = async |most| {
+        let extended = open.room.extend(open.epoch, place, 600_000, most, CALL);
+        extended.await.unwrap()
+    };
+    assert_eq!(extend(2).await, None, "it is not their turn");
+    assert_eq!(open.release(1).await, 1);
+
+    let first = extend(2).await.unwrap();
+    let second = extend(2).await.unwrap();
+
+    assert_eq!((first.left, second.left), (1, 0));
+    assert!(first.until_ms <= second.until_ms);
+    assert_eq!(extend(2).await, None, "they have had that");
+    let ready = Beaten::Ready {
+        until_ms: second.until_ms,
+    };
+    assert_eq!(open.beat(place, ANY).await, ready);
+    assert_eq!(
+        open.find(ANY, place).await.0,
+        Whereabouts::Ready(second.until_ms)
+    );
+    assert_eq!(open.settle().await, 0);
+    assert_eq!(open.look().await.census.ready, 1);
+
+    // Called again they may ask again.
+    assert!(open.room.leave(open.epoch, place, CALL).await.unwrap());
+    assert_eq!(open.beat(place, ANY).await, Beaten::Waiting(ANY));
+    assert_eq!(open.release(1).await, 1);
+    assert_eq!(extend(1).await.map(|more| more.left), Some(0));
+    let claim = open.claim(place).await;
+    assert!(
+        matches!(claim, Claim::Passed { is_first: true, .. }),
+        "{claim:?}"
+    );
+    assert_eq!(extend(9).await, None);
+}
+
+async fn who_is_too_late_gets_no_more_time(on: &Backend) {
+    let open = on.open().await;
+    let place = open.waits(ANY).await;
+    let calling = Calling {
+        claim_ms: 1,
+        ..open.calling(1)
+    };
+    open.release_as(open.fence, &calling).await.unwrap();
+    let Whereabouts::Ready(until_ms) = open.find(ANY, place).await.0 else {
+        panic!("it was called")
+    };
+    until("it is over", async || {
+        let now_ms = open.look().await.now.as_micros() / 1_000;
+        (now_ms >= until_ms).then_some(())
+    })
+    .await;
+
+    let extended = open.room.extend(open.epoch, place, 600_000, 9, CALL);
+
+    assert_eq!(extended.await, Ok(None));
+    assert_eq!(open.claim(place).await, Claim::Late);
+}
+
 /// A store restarts with nothing while people wait.
 pub(crate) async fn a_restart(backend: &mut Backend) {
     const MANY: u64 = 1_000;
@@ -385,6 +451,9 @@ pub(crate) async fn a_restart(backend: &mut Backend) {
     for _ in 0..MANY {
         places.push(open.waits(ANY).await);
     }
+    let (notes, word) = ([("stock", Some(&b"7"[..]))], Some((open.fence, &b"w"[..])));
+    let board = open.says("a", word, &notes).await.unwrap();
+    assert_eq!((board.word.is_some(), board.notes.len()), (true, 1));
     let Servers::Standalone(server, _) = &mut backend.servers else {
         unreachable!("it was started so")
     };
@@ -397,6 +466,10 @@ pub(crate) async fn a_restart(backend: &mut Backend) {
     })
     .await;
     assert_eq!(open.beat(new, ANY).await, Beaten::Waiting(ANY));
+    // What was said to all is gone with the line, and that shows.
+    let board = open.says("b", None, &[]).await.unwrap();
+    assert_eq!((board.word, board.notes.len()), (None, 0));
+    assert!(open.look().await.census.settles_ms > 0);
     let calling = Calling {
         enough: MANY + 1,
         ..open.calling(MANY)

@@ -108,6 +108,12 @@ impl Room {
         self.ledger.claim(now, &RULES, self.epoch, place).unwrap()
     }
 
+    fn extend(&mut self, place: Place, most: u8) -> Option<Extended> {
+        let (now, ledger) = (self.now(), &mut self.ledger);
+        let extended = ledger.extend(now, &RULES, self.epoch, place, CLAIM, most);
+        extended.unwrap()
+    }
+
     fn find(&mut self, tier: Tier, place: Place) -> (Whereabouts, u64) {
         let (now, order) = (self.now(), Order::Strict);
         let asked = (tier, place);
@@ -269,6 +275,82 @@ fn what_is_not_claimed_comes_back_and_its_owner_is_called_again_but_not_for_ever
     assert_eq!(room.beat(place, ANY).stage(), Stage::Ghost);
     let tallies = room.census().tallies;
     assert_eq!((tallies.released, tallies.returned), (3, 3));
+}
+
+#[test]
+fn who_was_called_may_have_more_time_so_often_and_anew_when_called_again() {
+    let mut room = Room::open();
+    let place = room.waits(ANY);
+    assert_eq!(room.extend(place, 2), None, "it is not their turn");
+    room.release(1);
+    room.ms += CLAIM - 1;
+
+    let until_ms = room.ms + CLAIM;
+    let more = |left| Some(Extended { until_ms, left });
+    assert_eq!(room.extend(place, 2), more(1));
+    assert_eq!(room.extend(place, 2), more(0));
+    assert_eq!(room.extend(place, 2), None);
+    assert_eq!(room.beat(place, ANY), Beaten::Ready { until_ms });
+    assert_eq!(room.find(ANY, place).0, Whereabouts::Ready(until_ms));
+    room.ms += CLAIM - 1;
+    assert_eq!(room.settle(), 0);
+
+    // Who is late gets no more, and with the call what it was given is forgotten.
+    room.ms += 1;
+    assert_eq!(room.extend(place, 9), None);
+    assert_eq!(room.settle(), 1);
+    assert_eq!(room.beat(place, ANY), Beaten::Waiting(ANY));
+    room.release(1);
+    assert_eq!(room.extend(place, 2).map(|it| it.left), Some(1));
+    assert!(matches!(room.claim(place), Claim::Passed { .. }));
+    assert_eq!(room.extend(place, 9), None);
+}
+
+#[test]
+fn who_gives_a_call_back_gives_back_that_it_was_extended() {
+    let mut room = Room::open();
+    let place = room.waits(ANY);
+    room.release(1);
+    assert_eq!(room.extend(place, 1).map(|it| it.left), Some(0));
+
+    let now = room.now();
+    let left = room.ledger.leave(now, &RULES, room.epoch, place);
+
+    assert_eq!(left, Ok(true));
+    assert_eq!(room.extend(place, 1), None);
+    room.beat(place, ANY);
+    room.release(1);
+    assert_eq!(room.extend(place, 1).map(|it| it.left), Some(0));
+}
+
+#[test]
+fn after_a_leader_was_obeyed_no_earlier_one_is_whatever_it_was_obeyed_in() {
+    let mut room = Room::open();
+    room.waits(ANY);
+    let calling = room.calling(1);
+
+    assert_eq!(room.ledger.obey(7), Ok(()));
+
+    let deposed = Denied::Deposed { by: 7 };
+    assert_eq!(room.release_as(6, &calling), Err(deposed));
+    assert_eq!(room.ledger.obey(6), Err(deposed));
+    assert_eq!(room.release_as(7, &calling).unwrap().count, 1);
+    // The same leader again, and its tick was done.
+    assert_eq!(room.ledger.obey(7), Ok(()));
+    assert_eq!(room.release_as(7, &calling).unwrap().count, 1);
+    assert_eq!(room.census().ready, 1);
+}
+
+#[test]
+fn a_ledger_that_knows_of_no_epoch_is_in_any_and_begins_none_when_asked() {
+    let mut ledger = Ledger::default();
+    let now = Wall::from_micros(BEGIN * 1_000);
+
+    assert_eq!(ledger.is_in(Epoch(5)), Ok(()));
+
+    assert_eq!(ledger.open(now, &RULES, Some(Epoch(9))), Epoch(9));
+    let denied = Err(Denied::Epoch(Epoch(9)));
+    assert_eq!(ledger.is_in(Epoch(5)), denied);
 }
 
 #[test]

@@ -8,11 +8,13 @@
 --         'promote'  place, tier
 --         'leave'    place
 --         'claim'    place
+--         'extend'   place, ms from now on, most times for one call
 --         'find'     place, tier; for each tier that it may be in the bounds below which it is behind, in all three
 -- Replies -1 and the epoch that the room is in; or 0 and: the first place given; of each beat two: its tier and 0, or 4 and
 -- until when it may come, 5 and when it came, 6 as it may not enter, 7 as it was called too often, 8 as too many wait; 1 for
--- a promotion or leaving that was one; to claim 1 and now, 2 and when it came before, 3 too late, 4 too early; to find 0, its
--- tier, or 4 or 5 as above, until or since when, and how many are before it.
+-- a promotion or leaving that was one; to claim 1 and now, 2 and when it came before, 3 too late, 4 too early; to extend until
+-- when it may come and how many more times it can have more, or 0 and 0; to find 0, its tier, or 4 or 5 as above, until or
+-- since when, and how many are before it.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local floor, max, min, format = math.floor, math.max, math.min, string.format
@@ -114,6 +116,12 @@ end
 
 local ops = {}
 
+-- Until when somebody who was called may come, and how often they were given more time, which is in sixteenths behind it.
+local function turn_of(id)
+  local turn = score(ready, id)
+  if turn then return floor(turn), turn % 1 * 16 end
+end
+
 function ops.join()
   local many = ARGV[7] + 0
   local first = max(min(max(0, now - epoch) * PLACES, PLACE_MAX), s.last + 1)
@@ -134,7 +142,7 @@ local function beat(id, tier, may_enter)
   end
   local came = score(passed, id)
   if came then return 5, came end
-  local to = score(ready, id)
+  local to = turn_of(id)
   if to then
     if now < to then return 4, to end
     miss(id)
@@ -180,7 +188,7 @@ function ops.claim()
   local id = ARGV[7]
   local came = score(passed, id)
   if came then return { 0, 2, came } end
-  local to = score(ready, id)
+  local to = turn_of(id)
   if not to then return { 0, 4, 0 } end
   if now >= to then
     miss(id)
@@ -192,11 +200,20 @@ function ops.claim()
   return { 0, 1, now }
 end
 
+function ops.extend()
+  local id, span, most = ARGV[7], ARGV[8] + 0, ARGV[9] + 0
+  local to, times = turn_of(id)
+  if not to or now >= to or times >= most then return { 0, 0, 0 } end
+  to = max(to, now + span)
+  redis.call('ZADD', ready, format('%.4f', to + (times + 1) / 16), id)
+  return { 0, to, most - times - 1 }
+end
+
 function ops.find()
   local id, tier = ARGV[7], ARGV[8] + 0
   local came = score(passed, id)
   if came then return { 0, 5, came, 0 } end
-  local to = score(ready, id)
+  local to = turn_of(id)
   if to then return { 0, 4, to, 0 } end
   local there = tier_of(id)
   local ahead = 0

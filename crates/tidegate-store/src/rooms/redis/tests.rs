@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::room::{RoomName, Rules};
+use tidegate_core::session::Name;
 use tidegate_core::time::Wall;
 use tidegate_lab::peers::{RedisServer, Reply, Wire};
 
@@ -18,6 +19,7 @@ const CLOCK: &str =
     "local t = redis.call('TIME')\nlocal now = t[1] * 1000 + math.floor(t[2] / 1000)\n";
 const VISITORS: &str = include_str!("../../redis/scripts/room.lua");
 const LEADERS: &str = include_str!("../../redis/scripts/room_lead.lua");
+const BOARD: &str = include_str!("../../redis/scripts/room_board.lua");
 const START: u64 = 1_790_000_000_000;
 
 /// A server that runs the scripts at a time that it is told.
@@ -25,6 +27,7 @@ struct Executor {
     wire: Wire,
     visitors: String,
     leaders: String,
+    board: String,
     /// Milliseconds since 1970.
     now: u64,
     _server: RedisServer,
@@ -44,6 +47,7 @@ impl Executor {
         Self {
             visitors: load(VISITORS),
             leaders: load(LEADERS),
+            board: load(BOARD),
             wire,
             now: START,
             _server: server,
@@ -51,10 +55,10 @@ impl Executor {
     }
 
     fn run(&mut self, run: Run) -> Result<Elements, RoomError> {
-        let script = if run.script.name() == "room" {
-            self.visitors.clone()
-        } else {
-            self.leaders.clone()
+        let script = match run.script.name() {
+            "room" => self.visitors.clone(),
+            "room_lead" => self.leaders.clone(),
+            _ => self.board.clone(),
         };
         let run = run.number(self.now);
         let count = run.keys.len().to_string();
@@ -227,6 +231,131 @@ fn a_leader_is_refused_as_soon_as_somebody_else_has_the_lease() {
         .run(of_one(&room, "claim", epoch, places[2]))
         .unwrap();
     assert_eq!(claimed(said).unwrap(), Claim::Early);
+}
+
+#[test]
+fn more_time_takes_no_more_room_and_is_forgotten_with_the_call() {
+    let mut executor = Executor::start();
+    let room = Table::start().room(RULES);
+    let (epoch, places) = a_line(&mut executor, &room, 3);
+    let led = (epoch, Fence(7));
+    let kept = |executor: &mut Executor| executor.ask(&["KEYS", "*"]).parts().len();
+    executor.run(releasing(&room, led, &calling(1, 3))).unwrap();
+    let before = kept(&mut executor);
+
+    for place in &places {
+        for left in [1, 0] {
+            let run = extending(&room, epoch, *place, (9_000, 2));
+            let until_ms = executor.now + 9_000;
+            let said = extended(executor.run(run).unwrap());
+            assert_eq!(said, Ok(Some(Extended { until_ms, left })));
+        }
+    }
+
+    assert_eq!(kept(&mut executor), before);
+    let ready = format!("tg:r:{{room/shop}}:{}:ready", epoch.0);
+    assert_eq!(executor.ask(&["ZCARD", &ready]), Reply::Int(3));
+    // One comes, one does not want to, one is too late.
+    executor
+        .run(of_one(&room, "claim", epoch, places[0]))
+        .unwrap();
+    executor
+        .run(of_one(&room, "leave", epoch, places[1]))
+        .unwrap();
+    executor.now += 8_999;
+    let settle = || settling(&room, led, 10);
+    let mut said = executor.run(settle()).unwrap();
+    assert_eq!(said.natural(), Ok(0));
+    executor.now += 1;
+    let late = extending(&room, epoch, places[2], (9_000, 9));
+    assert_eq!(extended(executor.run(late).unwrap()), Ok(None));
+    assert_eq!(executor.run(settle()).unwrap().natural(), Ok(1));
+    assert_eq!(executor.ask(&["EXISTS", &ready]), Reply::Int(0));
+}
+
+/// What `node` says, with these notes.
+fn notice<'a>(node: &'a Name, notes: &'a [(&'a str, Option<&'a [u8]>)]) -> Notice<'a> {
+    Notice {
+        node,
+        report: b"r",
+        word: None,
+        notes,
+        wants_reports: true,
+    }
+}
+
+#[test]
+fn what_is_for_all_is_lost_with_the_room_or_not_at_all() {
+    let mut executor = Executor::start();
+    let room = Table::start().room(RULES);
+    let (epoch, _) = a_line(&mut executor, &room, 2);
+    let node = Name::new("a").unwrap();
+    let exchange = |executor: &mut Executor, notes: &[(&str, Option<&[u8]>)], word| {
+        let notice = Notice {
+            word,
+            ..notice(&node, notes)
+        };
+        let run = board::write(&room, epoch, &notice);
+        board::read(executor.run(run).unwrap()).unwrap()
+    };
+    let word = Some((Fence(7), &b"word"[..]));
+    exchange(&mut executor, &[("stock", Some(b"7"))], word);
+
+    // A part of the line is lost, and begins anew: what was said to all is still true.
+    let waiting = format!("tg:r:{{room/shop}}:{}:w3", epoch.0);
+    executor.ask(&["DEL", &waiting]);
+    executor.run(looking(&room, epoch, Place(0))).unwrap();
+    let board = exchange(&mut executor, &[], None);
+    assert_eq!(board.notes["stock"], b"7");
+    assert_eq!(board.word.unwrap().2, b"word");
+
+    executor.ask(&["DEL", "tg:r:{room/shop}"]);
+    let board = exchange(&mut executor, &[], None);
+    assert_eq!((board.word, board.notes.len()), (None, 0));
+    let said = executor.run(looking(&room, epoch, Place(0))).unwrap();
+    let settles_ms = looked(said).unwrap().census.settles_ms;
+    assert_eq!(settles_ms, RULES.settle_ms);
+}
+
+#[test]
+fn what_gateways_say_is_not_kept_for_ever() {
+    let mut executor = Executor::start();
+    let room = Table::start().room(RULES);
+    let epoch = Epoch(START);
+    let node = Name::new("a").unwrap();
+    let notes: [(&str, Option<&[u8]>); 1] = [("stock", Some(b"7"))];
+
+    let run = board::write(&room, epoch, &notice(&node, &notes));
+    executor.run(run).unwrap();
+
+    let mut left = |key| executor.ask(&["PTTL", key]).int().unwrap();
+    assert!(left("tg:r:{room/shop}") > 86_400_000);
+    let reports = left("tg:r:{room/shop}:reports");
+    assert!((5_000..60_000).contains(&reports), "{reports}");
+}
+
+#[test]
+fn no_more_reports_are_kept_than_a_fleet_has_members() {
+    let mut executor = Executor::start();
+    let room = Table::start().room(RULES);
+    let epoch = Epoch(START);
+    let many = crate::rooms::REPORTS_MAX as usize;
+    let said = format!("{START} r");
+    let names: Vec<_> = (0..many).map(|number| format!("n{number}")).collect();
+    let mut command = vec!["HSET", "tg:r:{room/shop}:reports"];
+    command.extend(names.iter().flat_map(|name| [name.as_str(), &said]));
+    executor.ask(&command);
+    let late = Name::new("late").unwrap();
+    let exchange = |executor: &mut Executor| {
+        let run = board::write(&room, epoch, &notice(&late, &[]));
+        board::read(executor.run(run).unwrap()).unwrap().reports
+    };
+
+    let reports = exchange(&mut executor);
+    assert_eq!(reports.len(), many);
+    assert!(reports.iter().all(|(node, _)| *node != late));
+    executor.now += 5_000;
+    assert_eq!(exchange(&mut executor), [(late.clone(), b"r".to_vec())]);
 }
 
 #[test]

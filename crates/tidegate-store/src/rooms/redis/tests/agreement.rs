@@ -1,118 +1,19 @@
 //! Long random stories of rooms: the scripts decide as the table of a process does, and both keep what was promised.
 
+mod acts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::rng::Rng;
+use tidegate_core::session::Name;
 use tokio::runtime::Runtime;
 
+use self::acts::{Act, Said, Saying, in_redis, in_table};
 use super::*;
 
-const CALL: Call = Call::within(std::time::Duration::from_secs(1));
 const STORIES: u64 = 24;
 const STEPS: u64 = 500;
 const GRACE_MS: u64 = 20_000;
-
-/// What somebody does in a story.
-#[derive(Clone, Debug)]
-enum Act {
-    Open(Option<Epoch>),
-    Turn,
-    Phase(Option<Phase>),
-    Join(u64),
-    Beat(Vec<Beat>),
-    Promote(Place, Tier),
-    Leave(Place),
-    Claim(Place),
-    Find(Order, Tier, Place),
-    Look(Place),
-    Sweep(Fence, Place, u64),
-    Release(Fence, Calling),
-    Settle(Fence, u64),
-}
-
-/// What is said to it.
-#[derive(Debug, PartialEq)]
-enum Said {
-    Epoch(Epoch),
-    Phase(Option<Phase>),
-    Place(Place),
-    Beaten(Vec<Beaten>),
-    Flag(bool),
-    Claim(Claim),
-    Found(Found),
-    Looked(Looked),
-    Swept(Swept),
-    Released(Released),
-    Count(u64),
-}
-
-fn in_redis(on: &mut Executor, room: &Room, epoch: Epoch, act: &Act) -> Result<Said, RoomError> {
-    Ok(match act {
-        Act::Open(known) => {
-            let run = leading(room, "open", known.unwrap_or(Epoch(0)));
-            Said::Epoch(epoch_of(on.run(run)?)?)
-        }
-        Act::Turn => Said::Epoch(epoch_of(on.run(leading(room, "turn", epoch))?)?),
-        Act::Phase(phase) => {
-            let mut said = on.run(setting_phase(room, epoch, *phase))?;
-            Said::Phase(phase_of(&mut said)?)
-        }
-        Act::Join(count) => Said::Place(Place(on.run(joining(room, epoch, *count))?.natural()?)),
-        Act::Beat(beats) => {
-            let floor = beats.iter().map(|beat| beat.place).max().unwrap();
-            let said = on.run(beating(room, epoch, floor, beats))?;
-            Said::Beaten(beaten(said, beats.len())?)
-        }
-        Act::Promote(place, tier) => {
-            Said::Flag(flag(on.run(promoting(room, epoch, *place, *tier))?)?)
-        }
-        Act::Leave(place) => Said::Flag(flag(on.run(of_one(room, "leave", epoch, *place))?)?),
-        Act::Claim(place) => Said::Claim(claimed(on.run(of_one(room, "claim", epoch, *place))?)?),
-        Act::Find(order, tier, place) => {
-            let run = finding(room, epoch, order, (*tier, *place));
-            Said::Found(found(on.run(run)?)?)
-        }
-        Act::Look(aged) => Said::Looked(looked(on.run(looking(room, epoch, *aged))?)?),
-        Act::Sweep(fence, aged, most) => {
-            let run = sweeping(room, (epoch, *fence), GRACE_MS, *aged, *most);
-            Said::Swept(swept(on.run(run)?)?)
-        }
-        Act::Release(fence, calling) => {
-            let run = releasing(room, (epoch, *fence), calling);
-            Said::Released(released(on.run(run)?)?)
-        }
-        Act::Settle(fence, most) => {
-            let run = settling(room, (epoch, *fence), *most);
-            Said::Count(on.run(run)?.natural()?)
-        }
-    })
-}
-
-async fn in_table(room: &Room, epoch: Epoch, act: &Act) -> Result<Said, RoomError> {
-    Ok(match act {
-        Act::Open(known) => Said::Epoch(room.open(*known, CALL).await?),
-        Act::Turn => Said::Epoch(room.turn(epoch, CALL).await?),
-        Act::Phase(phase) => Said::Phase(room.set_phase(epoch, *phase, CALL).await?),
-        Act::Join(count) => Said::Place(room.join(epoch, *count, CALL).await?),
-        Act::Beat(beats) => Said::Beaten(room.beat(epoch, beats, CALL).await?),
-        Act::Promote(place, tier) => Said::Flag(room.promote(epoch, *place, *tier, CALL).await?),
-        Act::Leave(place) => Said::Flag(room.leave(epoch, *place, CALL).await?),
-        Act::Claim(place) => Said::Claim(room.claim(epoch, *place, CALL).await?),
-        Act::Find(order, tier, place) => {
-            Said::Found(room.find(epoch, order, (*tier, *place), CALL).await?)
-        }
-        Act::Look(aged) => Said::Looked(room.look(epoch, *aged, CALL).await?),
-        Act::Sweep(fence, aged, most) => {
-            let grace = std::time::Duration::from_millis(GRACE_MS);
-            let led = (epoch, *fence);
-            Said::Swept(room.sweep(led, grace, *aged, *most, CALL).await?)
-        }
-        Act::Release(fence, calling) => {
-            Said::Released(room.release((epoch, *fence), calling, CALL).await?)
-        }
-        Act::Settle(fence, most) => Said::Count(room.settle((epoch, *fence), *most, CALL).await?),
-    })
-}
 
 /// A room in both, and what is known of it from what was said.
 struct Story {
@@ -128,6 +29,10 @@ struct Story {
     passed: BTreeSet<Place>,
     /// Those who were called last.
     called: Vec<Place>,
+    /// How often those who were called had more time.
+    extended: BTreeMap<Place, u8>,
+    /// What everybody is to know.
+    notes: BTreeMap<String, Option<String>>,
     fence: u64,
     tick: u64,
     counts: BTreeMap<&'static str, u64>,
@@ -157,6 +62,8 @@ impl Story {
             places: BTreeMap::from([(Place(0), Tier::Anonymous)]),
             passed: BTreeSet::new(),
             called: Vec::new(),
+            extended: BTreeMap::new(),
+            notes: BTreeMap::new(),
             fence: 1,
             tick: 0,
             counts: BTreeMap::new(),
@@ -220,16 +127,18 @@ impl Story {
                     self.places.insert(place, tier);
                 }
             }
-            58..61 => {
+            58..60 => {
                 let place = self.anybody();
                 self.act(&Act::Leave(place)).unwrap();
             }
-            61..72 => self.claim(),
-            72..77 => {
+            60..63 => self.extend(),
+            63..72 => self.claim(),
+            72..75 => {
                 let (order, tier, place) = (self.order(), self.tier(), self.anybody());
                 self.act(&Act::Find(order, tier, place)).unwrap();
             }
-            77..82 => self.look(),
+            75..78 => self.look(),
+            78..82 => self.exchange(),
             82..92 => self.release(),
             92..95 => self.sweep(),
             95..98 => self.settle(),
@@ -305,6 +214,74 @@ impl Story {
         }
     }
 
+    fn extend(&mut self) {
+        let at = self.rng.below(self.called.len().max(1) as u64) as usize;
+        let called = self.called.get(at).copied();
+        let place = called.unwrap_or_else(|| self.anybody());
+        let most = self.rng.below(4) as u8;
+        for _ in 0..1 + self.rng.below(3) {
+            let ms = self.rng.below(9_000);
+            let had = self.extended.get(&place).copied().unwrap_or_default();
+            match self.act(&Act::Extend(place, ms, most)).unwrap() {
+                Said::Extended(Some(Extended { until_ms, left })) => {
+                    self.count("extended");
+                    assert!(had < most && until_ms >= self.executor.now + ms);
+                    assert_eq!(left, most - had - 1);
+                    self.extended.insert(place, had + 1);
+                }
+                _ => self.count("no longer"),
+            }
+        }
+    }
+
+    /// Somebody says something, and perhaps the leader or one of old.
+    fn exchange(&mut self) {
+        let fence = Fence(self.fence - self.rng.below(2));
+        let leads = self.rng.below(3) == 0;
+        let names: Vec<_> = (0..self.rng.below(12))
+            .map(|_| format!("note-{}", self.rng.below(24)))
+            .collect();
+        let notes: Vec<_> = (names.into_iter())
+            .map(|name| {
+                let said = format!("{}", self.rng.below(1_000));
+                (name, Some(said).filter(|_| self.rng.below(16) > 0))
+            })
+            .collect();
+        let number = self.rng.below(1_000);
+        let node = Name::new(&format!("n{}", self.rng.below(5))).unwrap();
+        let saying = Saying {
+            node: node.clone(),
+            report: format!("{number}"),
+            word: leads.then(|| (fence, format!("word {number}"))),
+            notes: notes.clone(),
+            wants_reports: self.rng.below(2) == 0,
+        };
+        match self.act(&Act::Exchange(saying.clone())) {
+            Ok(Said::Board(board)) => {
+                self.count("said");
+                let mut known = self.notes.clone();
+                known.extend(notes);
+                known.retain(|_, said| said.is_some());
+                let told = (board.notes.iter()).map(|(name, said)| {
+                    let said = String::from_utf8(said.clone()).unwrap();
+                    (name.clone(), Some(said))
+                });
+                assert_eq!(told.collect::<BTreeMap<_, _>>(), known);
+                self.notes = known;
+                let own = (node, saying.report.into_bytes());
+                assert_eq!(board.reports.contains(&own), saying.wants_reports);
+                if let Some((fence, word)) = saying.word {
+                    let last = Some((fence, board.now, word.into_bytes()));
+                    assert_eq!(board.word, last);
+                    self.count("word");
+                }
+            }
+            Err(RoomError::Denied(Denied::Deposed { .. })) => self.count("silenced"),
+            Err(RoomError::Store(StoreError::Refused(_))) => self.count("too much"),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn look(&mut self) {
         let aged = self.anybody();
         let Said::Looked(looked) = self.act(&Act::Look(aged)).unwrap() else {
@@ -358,6 +335,9 @@ impl Story {
         let after = self.whereabouts();
         let called = called_in_order(&before, &after);
         let count = called.len() as u64;
+        for place in &called {
+            self.extended.remove(place);
+        }
         if count > 0 {
             self.called = called;
         }
@@ -422,6 +402,7 @@ impl Story {
             self.places = BTreeMap::from([(Place(0), Tier::Anonymous)]);
             self.passed.clear();
             self.called.clear();
+            self.extended.clear();
             let denied = Err(Denied::Epoch(next).into());
             assert_eq!(self.act_in(old, &Act::Join(1)), denied);
             self.count("turned");
@@ -432,6 +413,8 @@ impl Story {
         self.executor.now += 1;
         self.room = self.table.room(self.room.rules);
         self.passed.clear();
+        self.notes.clear();
+        self.extended.clear();
         (self.fence, self.tick) = (1, 0);
         self.count("lost");
         if self.rng.below(2) == 0 {
@@ -479,9 +462,31 @@ fn the_scripts_decide_as_the_table_of_a_process_does() {
 
     println!("{counts:?}");
     let all = [
-        "promoted", "waiting", "ready", "passed", "ghost", "spent", "full", "claimed", "again",
-        "late", "early", "replayed", "released", "deposed", "stale", "settling", "held", "turned",
+        "promoted",
+        "waiting",
+        "ready",
+        "passed",
+        "ghost",
+        "spent",
+        "full",
+        "claimed",
+        "again",
+        "late",
+        "early",
+        "replayed",
+        "released",
+        "deposed",
+        "stale",
+        "settling",
+        "held",
+        "turned",
         "lost",
+        "extended",
+        "no longer",
+        "said",
+        "word",
+        "silenced",
+        "too much",
     ];
     for what in all {
         let count = counts.get(what).copied().unwrap_or_default();
