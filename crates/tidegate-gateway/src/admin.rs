@@ -10,9 +10,9 @@ use std::{io, thread};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,6 +27,7 @@ use crate::context::{Shared, Thread};
 use crate::metrics::{CONTENT_TYPE as METRICS_TYPE, Exposition};
 use crate::own::{state_json, verdict_answer};
 use crate::rate::{inspect, tick};
+use crate::room::admin::{BODY_BYTES_MAX, BODY_WITHIN, Rooms};
 use crate::status::Status;
 use crate::threads::{Stage, runtime, stopped};
 
@@ -43,7 +44,7 @@ const LIFETIME_MAX: Duration = Duration::from_secs(3600);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 const INDEX: &str =
-    "Tidegate\n\n/metrics\n/status.json\n/healthz\n/readyz\n/verdict\n/limits/NAME\n";
+    "Tidegate\n\n/metrics\n/status.json\n/healthz\n/readyz\n/verdict\n/limits/NAME\n/rooms\n";
 
 /// What the admin listener shows.
 pub(crate) struct Admin {
@@ -74,8 +75,10 @@ impl Admin {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(socket)?
         };
+        let rooms = Rooms::new(&self.shared().halls, self.shared().clock);
         let main = async move {
-            tokio::spawn(Arc::new(self).accept(listener));
+            tokio::spawn(Arc::clone(&rooms).note());
+            tokio::spawn(Arc::new(self).accept(listener, rooms));
             stopped(stage).await;
         };
         let run = move || runtime.block_on(main);
@@ -84,7 +87,7 @@ impl Admin {
             .spawn(run)
     }
 
-    async fn accept(self: Arc<Self>, listener: tokio::net::TcpListener) {
+    async fn accept(self: Arc<Self>, listener: tokio::net::TcpListener, rooms: Arc<Rooms>) {
         let mut visitors = Visitors::default();
         loop {
             let (stream, peer) = match listener.accept().await {
@@ -101,14 +104,22 @@ impl Admin {
             }
             let asked_at = Arc::new(AtomicU64::new(self.now()));
             let visitor_asked_at = Arc::clone(&asked_at);
-            let admin = Arc::clone(&self);
+            let (admin, rooms) = (Arc::clone(&self), Arc::clone(&rooms));
             let here = stream.local_addr().map(|address| address.ip()).ok();
             let is_here = is_here(peer, here);
             let task = tokio::spawn(async move {
-                let service = service_fn(move |request| {
+                let service = service_fn(move |request: Request<Incoming>| {
                     asked_at.store(admin.now(), Ordering::Relaxed);
-                    let admin = Arc::clone(&admin);
-                    async move { Ok::<_, Infallible>(admin.answer(&request, is_here).await) }
+                    let (admin, rooms) = (Arc::clone(&admin), Arc::clone(&rooms));
+                    async move {
+                        let path = request.uri().path();
+                        let answer = if path == "/rooms" || path.starts_with("/rooms/") {
+                            room(&rooms, request, is_here).await
+                        } else {
+                            admin.answer(&request, is_here).await
+                        };
+                        Ok::<_, Infallible>(answer)
+                    }
                 });
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
@@ -179,20 +190,58 @@ impl Admin {
         path: &str,
         is_here: bool,
     ) -> Response<Full<Bytes>> {
-        let (shared, headers) = (self.shared(), request.headers());
-        let (status, said) = if !is_here {
-            let detail = "limits are shown to this machine alone; ask from a shell on it";
-            inspect::problem(StatusCode::FORBIDDEN, "not_here", detail)
-        } else if is_from_page(headers) || host_address(headers).is_none() {
-            let detail = "a page in a browser has no business here; write an address or localhost as the host";
-            inspect::problem(StatusCode::FORBIDDEN, "not_for_browsers", detail)
-        } else {
-            let query = request.uri().query().unwrap_or_default();
-            let now = tick(shared.clock.now());
-            inspect::answer(&shared.rates, request.method(), path, query, now).await
+        let shared = self.shared();
+        let (status, said) = match stranger(request.headers(), is_here, "limits") {
+            Some(refused) => refused,
+            None => {
+                let query = request.uri().query().unwrap_or_default();
+                let now = tick(shared.clock.now());
+                inspect::answer(&shared.rates, request.method(), path, query, now).await
+            }
         };
         page(status, "application/json", said.to_string())
     }
+}
+
+/// What is asked of waiting rooms, and ordered: for this machine alone.
+async fn room(rooms: &Rooms, request: Request<Incoming>, is_here: bool) -> Response<Full<Bytes>> {
+    let (parts, body) = request.into_parts();
+    let body = async {
+        // One that says so itself need not come first.
+        if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+            return None;
+        }
+        let whole = Limited::new(body, BODY_BYTES_MAX).collect();
+        let whole = timeout(BODY_WITHIN, whole).await.ok()?.ok()?;
+        Some(whole.to_bytes())
+    };
+    let (status, said) = match stranger(&parts.headers, is_here, "waiting rooms") {
+        Some(refused) => refused,
+        None => match body.await {
+            Some(body) => rooms.answer(&parts.method, parts.uri.path(), &body).await,
+            None => {
+                let detail =
+                    format!("a body has {BODY_BYTES_MAX} bytes at most, and comes in 5 seconds");
+                inspect::problem(StatusCode::BAD_REQUEST, "no_body", &detail)
+            }
+        },
+    };
+    page(status, "application/json", said.to_string())
+}
+
+/// Why somebody with these headers is told nothing of `what`: who is not on this machine, or may be a page in a browser.
+fn stranger(headers: &HeaderMap, is_here: bool, what: &str) -> Option<inspect::Reply> {
+    if !is_here {
+        let detail = format!("{what} are shown to this machine alone; ask from a shell on it");
+        return Some(inspect::problem(StatusCode::FORBIDDEN, "not_here", &detail));
+    }
+    if is_from_page(headers) || host_address(headers).is_none() {
+        let detail =
+            "a page in a browser has no business here; write an address or localhost as the host";
+        let refused = inspect::problem(StatusCode::FORBIDDEN, "not_for_browsers", detail);
+        return Some(refused);
+    }
+    None
 }
 
 impl Visitors {

@@ -23,6 +23,7 @@ use crate::heard::Heard;
 use crate::metrics::{Place, Recorder};
 use crate::plan::{AppPlan, Plan};
 use crate::rate::{Rates, Sharing};
+use crate::room::Hall;
 use crate::upstream::Upstream;
 use tidegate_http::framing::FramingLog;
 
@@ -50,6 +51,8 @@ pub struct Shared {
     pub(crate) heard: Arc<Heard>,
     /// Where sessions are kept, if they are.
     pub desk: Option<Desk>,
+    /// The waiting rooms, in the plan's order; none where they are not kept anywhere.
+    pub(crate) halls: Vec<Arc<Hall>>,
     /// What balancers are told of this node.
     pub board: Arc<Board>,
     /// Another part of the process that counts.
@@ -69,6 +72,8 @@ pub struct App {
     pub(crate) ticket_fields: Vec<Fields>,
     /// What stops calling it when it does not answer.
     pub(crate) breaker: Option<Arc<CallBreaker>>,
+    /// The waiting rooms that some of its routes are behind, by their places.
+    pub(crate) rooms: Vec<usize>,
 }
 
 /// One gateway thread.
@@ -107,10 +112,16 @@ pub struct Clock {
 }
 
 impl Shared {
-    /// The state of a gateway that runs `plan` with sessions at `desk` and limits of the fleet by `sharing`; `seed` is
-    /// for draws that need no secrecy.
-    pub fn new(plan: Plan, desk: Option<Desk>, sharing: Option<Sharing>, seed: u64) -> Self {
-        let clock = Clock::start();
+    /// The state of a gateway that runs `plan` by `clock`, with sessions at `desk`, limits of the fleet by `sharing`, and
+    /// the plan's waiting rooms, or none; `seed` is for draws that need no secrecy.
+    pub(crate) fn new(
+        plan: Plan,
+        clock: Clock,
+        desk: Option<Desk>,
+        sharing: Option<Sharing>,
+        halls: Vec<Arc<Hall>>,
+        seed: u64,
+    ) -> Self {
         let in_ticket = desk.as_ref().map_or_else(Vec::new, |desk| {
             desk.plan().attributes.names(|attribute| attribute.ticket)
         });
@@ -135,6 +146,7 @@ impl Shared {
                 upstream: Arc::new(Upstream::new(&app.upstream, plan.threads, clock)),
                 ticket_fields: ticket_fields(app),
                 breaker: breaker(app, seed),
+                rooms: rooms_of(app, halls.len()),
             })
             .collect();
         let heard = Arc::new(Heard::new(
@@ -158,6 +170,7 @@ impl Shared {
             clock,
             cohorts: Cohorts::default(),
             desk,
+            halls,
             board: Arc::default(),
             others: Place::default(),
             draining: AtomicBool::new(false),
@@ -183,6 +196,15 @@ impl Shared {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
+}
+
+/// The waiting rooms that routes of `app` are behind, of so many that there are.
+fn rooms_of(app: &AppPlan, count: usize) -> Vec<usize> {
+    let rooms = app.routes.iter().filter_map(|route| route.room);
+    let mut rooms: Vec<usize> = rooms.filter(|room| *room < count).collect();
+    rooms.sort_unstable();
+    rooms.dedup();
+    rooms
 }
 
 impl Thread {

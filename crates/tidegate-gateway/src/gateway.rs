@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use tidegate_http::local::{Listen, ListenError};
 use tidegate_http::verdict::Board;
+use tidegate_store::Background;
 use tidegate_store::desk::Desk;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::admin::Admin;
 use crate::connections::Connections;
-use crate::context::{Shared, Thread};
+use crate::context::{Clock, Shared, Thread};
 use crate::dependency::{Egress, Permits, take_back};
 use crate::drain::Drain;
 use crate::heard::FleetWord;
@@ -24,6 +25,7 @@ use crate::log::RefusalLog;
 use crate::metrics::{Exposition, Measures, Others};
 use crate::plan::Plan;
 use crate::rate::Sharing;
+use crate::room::{self, BadRoom, Hall, Leads, RoomPlan, RoomStoreAt};
 use crate::serve::Server;
 use crate::status::Status;
 use crate::threads::{self, MAILBOX_MAX, Stage};
@@ -48,6 +50,14 @@ pub struct Gateway {
     egresses: Vec<Egress>,
     drain_asked: watch::Sender<bool>,
     stage: watch::Sender<Stage>,
+    rooms: Option<Rooms>,
+}
+
+/// What keeps the waiting rooms up.
+struct Rooms {
+    leads: Leads,
+    /// It ends with its last clone.
+    _background: Background,
 }
 
 /// Why a gateway did not start.
@@ -77,6 +87,14 @@ pub enum StartError {
         /// What the system says.
         source: ListenError,
     },
+    /// A waiting room is not to be had.
+    #[error("cannot open room {name}")]
+    Room {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: BadRoom,
+    },
     /// The system gives us no threads or none of what their runtimes need.
     #[error("cannot start threads")]
     Threads(#[source] io::Error),
@@ -85,17 +103,20 @@ pub enum StartError {
 impl Gateway {
     /// Starts a gateway that runs `plan`, without sessions. Once this returns, clients can connect.
     pub fn start(plan: Plan) -> Result<Self, StartError> {
-        Self::start_with(plan, None, None)
+        Self::start_with(plan, None, None, None)
     }
 
     /// Starts a gateway that runs `plan`. Sessions are kept at `desk`; without one, what the plan
-    /// says of them has no effect. Limits of the fleet hold by `sharing`, and without it not at all. Once this
-    /// returns, clients can connect.
+    /// says of them has no effect. Limits of the fleet hold by `sharing`, and without it not at all; the same goes for
+    /// waiting rooms and `rooms`. Once this returns, clients can connect.
     pub fn start_with(
         plan: Plan,
         desk: Option<Desk>,
         sharing: Option<Sharing>,
+        rooms: Option<RoomStoreAt>,
     ) -> Result<Self, StartError> {
+        let clock = Clock::start();
+        let halls = halls(&plan, rooms.as_ref(), clock)?;
         let socket = match plan.listener.address {
             None => None,
             Some(address) => {
@@ -112,7 +133,7 @@ impl Gateway {
         let admin_address = admin_socket.as_ref().map(|(_, address)| *address);
 
         let seed = seed();
-        let shared = Arc::new(Shared::new(plan, desk, sharing, seed));
+        let shared = Arc::new(Shared::new(plan, clock, desk, sharing, halls, seed));
         let egresses = egresses(&shared)?;
         let runtimes: Vec<Runtime> = (0..shared.plan.threads.get())
             .map(|_| threads::runtime())
@@ -137,7 +158,12 @@ impl Gateway {
             egresses,
             drain_asked: watch::channel(false).0,
             stage: watch::channel(Stage::Serving).0,
+            rooms: None,
         };
+        gateway.rooms = rooms.map(|at| Rooms {
+            _background: at.background.clone(),
+            leads: room::open(&gateway.shared, at),
+        });
         // On an error `gateway` is dropped, and that stops what runs already.
         gateway.run(runtimes, socket).map_err(StartError::Threads)?;
         if let Some((socket, _)) = admin_socket {
@@ -237,6 +263,9 @@ impl Gateway {
     /// Gives back what others can use, and writes what outlives the process: the ends of the decision logs, and what
     /// limits have learnt. All after everything that they should say.
     fn close_files(&self) {
+        if let Some(rooms) = &self.rooms {
+            rooms.leads.close();
+        }
         self.shared.rates.close();
         if let Some(fleet) = &self.shared.fleet {
             fleet.close();
@@ -320,6 +349,26 @@ impl Drop for Gateway {
         }
         self.close_files();
     }
+}
+
+/// The waiting rooms of `plan`, where they are kept.
+fn halls(
+    plan: &Plan,
+    at: Option<&RoomStoreAt>,
+    clock: Clock,
+) -> Result<Vec<Arc<Hall>>, StartError> {
+    let Some(at) = at else {
+        return Ok(Vec::new());
+    };
+    let open = |plan: &RoomPlan| {
+        let room = at.store.room(&plan.tokens.room, plan.rules);
+        let hall = Hall::new(plan.clone(), room, &at.background, clock);
+        hall.map(Arc::new).map_err(|source| StartError::Room {
+            name: plan.tokens.room.to_string(),
+            source,
+        })
+    };
+    plan.rooms.iter().map(open).collect()
 }
 
 /// The listeners for calls to dependencies.

@@ -29,6 +29,10 @@ pub struct FleetWord {
     pub budgets: BTreeMap<String, f64>,
     /// Why less is let in, in a word.
     pub why: Option<String>,
+    /// What the fleet could do in addition, in requests per second; `None` when nobody knows.
+    pub spare_rps: Option<f64>,
+    /// What part of what it can do it does, from 0; `None` when nobody knows.
+    pub utilisation: Option<f64>,
     /// For how long it counts.
     pub lasts: Duration,
 }
@@ -41,6 +45,19 @@ pub(crate) struct Heard {
     /// The same of each dependency, in the plan's order, with its name.
     budgets: Box<[(String, AtomicU64)]>,
     why: Mutex<Option<(Mono, String)>>,
+    /// Until when, and what.
+    spare: Mutex<Option<(Mono, FleetSpare)>>,
+}
+
+/// What a fleet has to spare, for the waiting rooms in front of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct FleetSpare {
+    /// What it could do in addition, in requests per second.
+    pub(crate) spare_rps: Option<f64>,
+    /// What part of what it can do it does.
+    pub(crate) utilisation: Option<f64>,
+    /// How much of what follows its headroom holds, 0 to 1.
+    pub(crate) room: Option<f64>,
 }
 
 /// How a limit follows the fleet's headroom.
@@ -95,6 +112,7 @@ impl Heard {
             room: AtomicU64::new(0),
             budgets: dependencies.map(|name| (name, AtomicU64::new(0))).collect(),
             why: Mutex::new(None),
+            spare: Mutex::new(None),
         }
     }
 
@@ -110,6 +128,22 @@ impl Heard {
         }
         let why = word.why.clone().map(|why| (until, why));
         *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        let number = |it: Option<f64>| it.filter(|it| it.is_finite());
+        let spare = FleetSpare {
+            spare_rps: number(word.spare_rps),
+            utilisation: number(word.utilisation),
+            room: number(word.room),
+        };
+        let mut place = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some((until, spare));
+    }
+
+    /// What the fleet has to spare, while what was said of it counts.
+    pub(crate) fn fleet(&self, now: Mono) -> Option<FleetSpare> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        spare
+            .filter(|(until, _)| now < *until)
+            .map(|(_, spare)| spare)
     }
 
     /// Why less than usual is let in, while that is said.
@@ -191,6 +225,8 @@ mod tests {
             room,
             budgets: BTreeMap::from([("db".to_owned(), 0.0)]),
             why: Some("dependency".to_owned()),
+            spare_rps: None,
+            utilisation: None,
             lasts: Duration::from_secs(60),
         };
 
@@ -206,5 +242,32 @@ mod tests {
         });
         assert_eq!(heard.price(&PLAN), (Price::at(200), Source::Told));
         assert_eq!(heard.why(), None);
+    }
+
+    #[test]
+    fn what_a_fleet_has_to_spare_is_known_while_it_counts() {
+        let heard = Heard::new(Clock::start(), std::iter::empty());
+        let word = FleetWord {
+            admission: 1.0,
+            room: Some(0.5),
+            budgets: BTreeMap::new(),
+            why: None,
+            spare_rps: Some(120.0),
+            utilisation: Some(f64::NAN),
+            lasts: Duration::from_secs(60),
+        };
+        let now = heard.clock.now();
+        assert_eq!(heard.fleet(now), None);
+
+        heard.hear(&word);
+
+        let spare = FleetSpare {
+            spare_rps: Some(120.0),
+            utilisation: None,
+            room: Some(0.5),
+        };
+        assert_eq!(heard.fleet(now), Some(spare));
+        let later = heard.clock.now() + Duration::from_secs(60);
+        assert_eq!(heard.fleet(later), None);
     }
 }

@@ -18,6 +18,7 @@ use tidegate_core::limit;
 use crate::breaker::CallBreakerPlan;
 use crate::dependency::DependencyPlan;
 use crate::rate::RatePlan;
+use crate::room::RoomPlan;
 use crate::session::{RouteSession, SessionPlan};
 
 /// Everything one gateway process does.
@@ -41,6 +42,8 @@ pub struct Plan {
     pub dependencies: Vec<DependencyPlan>,
     /// Limits on how much may happen.
     pub rates: RatePlan,
+    /// Waiting rooms.
+    pub rooms: Vec<RoomPlan>,
     /// Whether every answer to a client carries the load report that the verdict has.
     pub reports_load: bool,
 }
@@ -198,6 +201,8 @@ pub struct RoutePlan {
     pub session: RouteSession,
     /// The dependencies that it calls by itself, by their places in [`Plan::dependencies`].
     pub dependencies: Vec<usize>,
+    /// The waiting room that it is behind, by its place in [`Plan::rooms`]; `None` for none.
+    pub room: Option<usize>,
 }
 
 /// Which requests a route takes: all of the conditions hold.

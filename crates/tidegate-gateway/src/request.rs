@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::header::EXPECT;
+use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use tidegate_core::deadline;
@@ -25,9 +26,10 @@ use crate::gate::{Entry, Gate, Turned, Wait};
 use crate::own;
 use crate::plan::{AppPlan, Mode};
 use crate::rate::{Asked, Bearer, Charge, Refused, Stage};
+use crate::room;
+use crate::room::visit::{Comes, Stay, Turned as RoomTurned};
 use crate::session::{self, Claim, Dropped, Guest, Need, Settled};
 use crate::slot::Slot;
-use crate::upstream::UpstreamFailure;
 use crate::upstream::exchange::{Answer, NoAnswer, exchange};
 use tidegate_http::framing::FramingLog;
 
@@ -44,6 +46,10 @@ pub async fn handle(
     if let Err(fault) = conn.framing.next() {
         thread.recorder.bad_request(fault);
         return answer(Refusal::BadFraming, None);
+    }
+    if let Some(own) = room::answer::recognise(shared, request.uri().path()) {
+        let (head, _unread) = request.into_parts();
+        return room::answer::serve(thread, conn, &head, own).await;
     }
     if let Some(response) = own::answer(thread, conn, &request) {
         return response;
@@ -65,40 +71,17 @@ pub async fn handle(
         conn,
         now,
         bearer: Bearer::default(),
+        stay: None,
     };
 
-    let (mut head, incoming) = request.into_parts();
-    let mut upload = Upload::new(incoming, shared.plan.listener.body_timeout);
-    let mut charge = Charge::new(thread);
-    let received = visit.receive(&head.headers, &mut upload, &mut charge).await;
-    let (slot, guest) = match received {
-        Ok(received) => received,
-        Err(Left::Turned(turned)) => return visit.turned(turned),
-        Err(Left::Rate(refused)) => return visit.over_rate(&refused),
-        Err(Left::StoreAway) => return visit.refuse(Refusal::StoreAway, Duration::ZERO),
-        Err(Left::Busy((refusal, wait))) => return visit.refuse(refusal, wait),
-        // Counted when it left the queue.
-        Err(Left::Body(refusal)) => return visit.answer(refusal, Duration::ZERO),
-    };
-
-    forward::rewrite(&mut head, conn, &app.plan.upstream);
-    forward::say_deadline(&mut head, label.deadline, slot.sent());
-    visit.introduce(&guest, &mut head.headers);
-    let request = Request::from_parts(head, upload);
-    charge.sent();
-    match exchange(slot, request, guest.holder()).await {
-        Ok(Answer { response, orders }) => {
-            charge.answered(response.headers());
-            let settled = orders.settle(thread, index, label.route, guest).await;
-            visit.finish(response, settled)
-        }
-        Err(no_answer) => {
-            if no_answer.came_before_sending() {
-                charge.not_sent();
-            }
-            visit.no_answer(no_answer)
-        }
+    let (head, incoming) = request.into_parts();
+    let upload = Upload::new(incoming, shared.plan.listener.body_timeout);
+    let mut response = visit.serve(head, upload).await;
+    if let Some(stay) = visit.stay {
+        // Whatever the answer is: who was let in and is refused now comes again with their pass.
+        stay.finish(response.headers_mut());
     }
+    response
 }
 
 /// The answer that `refusal` has in the table.
@@ -128,9 +111,60 @@ struct Visit<'a> {
     now: Mono,
     /// What its token says.
     bearer: Bearer,
+    /// What it has to do with the waiting rooms of its application.
+    stay: Option<Stay<'a>>,
 }
 
 impl Visit<'_> {
+    /// Has it answered by its application, or says why not.
+    async fn serve(&mut self, mut head: Parts, mut upload: Upload) -> Response<Body> {
+        let mut charge = Charge::new(self.thread);
+        let received = self.receive(&head, &mut upload, &mut charge).await;
+        let (mut slot, guest) = match received {
+            Ok(received) => received,
+            Err(left) => return self.left(left),
+        };
+
+        forward::rewrite(&mut head, self.conn, &self.plan().upstream);
+        forward::say_deadline(&mut head, self.label.deadline, slot.sent());
+        self.introduce(&guest, &mut head.headers, &mut slot);
+        let request = Request::from_parts(head, upload);
+        charge.sent();
+        match exchange(slot, request, guest.holder()).await {
+            Ok(Answer {
+                response,
+                mut orders,
+            }) => {
+                charge.answered(response.headers());
+                if let Some(stay) = &mut self.stay {
+                    stay.obey(&mut orders);
+                }
+                let route = self.label.route;
+                let settled = orders.settle(self.thread, self.app, route, guest).await;
+                self.finish(response, settled)
+            }
+            Err(no_answer) => {
+                if no_answer.came_before_sending() {
+                    charge.not_sent();
+                }
+                self.no_answer(no_answer)
+            }
+        }
+    }
+
+    /// What a request is told that got no slot.
+    fn left(&self, left: Left) -> Response<Body> {
+        match left {
+            Left::Turned(turned) => self.refuse(turned.reason.into(), turned.drain),
+            Left::Rate(refused) => self.over_rate(&refused),
+            Left::Room(turned) => self.waits(*turned),
+            Left::StoreAway => self.refuse(Refusal::StoreAway, Duration::ZERO),
+            Left::Busy((refusal, wait)) => self.refuse(refusal, wait),
+            // Counted when it left the queue.
+            Left::Body(refusal) => self.answer(refusal, Duration::ZERO),
+        }
+    }
+
     /// A slot for the request, and who sends it.
     ///
     /// It waits as what its cookies show without anybody being asked, and its session is asked for
@@ -141,18 +175,17 @@ impl Visit<'_> {
     ///
     /// Rate limits that need no session are asked before everything else, the others as soon as the session is
     /// known. Whatever `charge` has then been charged it gives back if the request is refused after all.
+    ///
+    /// Behind a waiting room nobody is refused for want of capacity who could wait there.
     async fn receive(
         &mut self,
-        headers: &HeaderMap,
+        head: &Parts,
         upload: &mut Upload,
         charge: &mut Charge<'_>,
     ) -> Result<(Slot, Guest), Left> {
-        let breaker = self.breaker();
-        if let Some(wait) = breaker.and_then(|breaker| breaker.refuses_for(self.now)) {
-            self.arrived();
-            return Err(Left::Busy((Refusal::Breaker, wait)));
-        }
-        if let Err(busy) = tags::look(self.thread, self.calls()) {
+        let headers = &head.headers;
+        let busy = self.busy();
+        if let Some(busy) = busy.filter(|_| !self.has_room()) {
             self.arrived();
             return Err(Left::Busy(busy));
         }
@@ -168,8 +201,52 @@ impl Visit<'_> {
             self.label.class,
             headers,
         );
+        let facts = self.facts(claim.as_ref(), headers, upload);
+        if let Err(left) = self.pass_room(head, claim.as_mut(), busy, facts).await {
+            self.arrived();
+            return Err(left);
+        }
+        self.admit(claim, facts, headers, upload, charge).await
+    }
+
+    /// Step 9: whoever has to wait is answered by the room.
+    async fn pass_room(
+        &mut self,
+        head: &Parts,
+        claim: Option<&mut Claim<'_>>,
+        busy: Option<Busy>,
+        facts: Facts,
+    ) -> Result<(), Left> {
+        let comes = Comes {
+            thread: self.thread,
+            app: self.app,
+            route: self.label.route,
+            class: self.label.class,
+            conn: self.conn,
+            head,
+            now: self.now,
+        };
+        let (gate, now) = (&self.thread.shared.apps[self.app].gate, self.now);
+        let has_room = || busy.is_none() && gate.peek(now, facts).is_none();
+        let stay = room::visit::step(&comes, claim, busy.is_some(), has_room).await;
+        self.stay = stay.map_err(Left::Room)?;
+        if self.stay.is_some() {
+            // Its answer may have taken its time.
+            self.now = self.thread.shared.clock.now();
+        }
+        busy.map_or(Ok(()), |busy| Err(Left::Busy(busy)))
+    }
+
+    /// A slot for a request that has no line to stand in, or has passed it, and who sends it.
+    async fn admit(
+        &mut self,
+        mut claim: Option<Claim<'_>>,
+        mut facts: Facts,
+        headers: &HeaderMap,
+        upload: &mut Upload,
+        charge: &mut Charge<'_>,
+    ) -> Result<(Slot, Guest), Left> {
         let usual = self.label.class;
-        let mut facts = self.facts(claim.as_ref(), headers, upload);
         let expects_continue = headers.contains_key(EXPECT);
         if self.plan().mode == Mode::Shadow {
             let guest = self.ask(claim, usual, &mut facts).await;
@@ -318,6 +395,21 @@ impl Visit<'_> {
         }
     }
 
+    /// Why the application, or something that its route calls, cannot be asked now.
+    fn busy(&self) -> Option<Busy> {
+        let breaker = self.breaker();
+        if let Some(wait) = breaker.and_then(|breaker| breaker.refuses_for(self.now)) {
+            return Some((Refusal::Breaker, wait));
+        }
+        tags::look(self.thread, self.calls()).err()
+    }
+
+    /// Whether its route is behind a waiting room.
+    fn has_room(&self) -> bool {
+        let rooms = &self.thread.shared.apps[self.app].rooms;
+        !rooms.is_empty() && self.plan().routes[self.label.route].room.is_some()
+    }
+
     /// What stops calling the application, where that binds.
     fn breaker(&self) -> Option<&Arc<CallBreaker>> {
         let app = &self.thread.shared.apps[self.app];
@@ -364,22 +456,30 @@ impl Visit<'_> {
         slot
     }
 
-    /// Tells the application of the session, and takes out what others say of it.
-    fn introduce(&self, guest: &Guest, headers: &mut HeaderMap) {
-        let has_desk = self.thread.shared.desk.is_some();
-        let Some(plan) = self.plan().sessions.as_ref().filter(|_| has_desk) else {
-            return;
-        };
-        if self.conn.trusted {
-            // What strangers say has been taken out already.
-            hops::strip_session(headers);
+    /// Tells the application of the session and of the waiting room, and takes out what others say of them.
+    fn introduce(&mut self, guest: &Guest, headers: &mut HeaderMap, slot: &mut Slot) {
+        if let Some(stay) = &self.stay {
+            stay.redact(headers, self.conn.trusted);
         }
-        session::redact(headers, plan);
-        guest.introduce(&self.plan().routes[self.label.route], headers);
+        let has_desk = self.thread.shared.desk.is_some();
+        if let Some(plan) = self.plan().sessions.as_ref().filter(|_| has_desk) {
+            if self.conn.trusted {
+                // What strangers say has been taken out already.
+                hops::strip_session(headers);
+            }
+            session::redact(headers, plan);
+            guest.introduce(&self.plan().routes[self.label.route], headers);
+        }
+        if let Some(stay) = &mut self.stay {
+            stay.send(guest, headers, slot);
+        }
     }
 
     /// The answer of the application, with what the session makes of it.
-    fn finish(&self, mut response: Response<Body>, settled: Settled) -> Response<Body> {
+    fn finish(&mut self, mut response: Response<Body>, settled: Settled) -> Response<Body> {
+        if let Some(stay) = &mut self.stay {
+            stay.settle(settled.since);
+        }
         let sessions = self.plan().sessions.as_ref();
         if sessions.is_some_and(|plan| settled.fails(plan.on_unstored)) {
             response = self.refuse(Refusal::SessionUnstored, Duration::ZERO);
@@ -397,7 +497,7 @@ impl Visit<'_> {
 
     fn no_answer(&self, no_answer: NoAnswer) -> Response<Body> {
         match no_answer {
-            NoAnswer::Failed(failure) => self.refuse(refusal_for(failure), Duration::ZERO),
+            NoAnswer::Failed(failure) => self.refuse(failure.into(), Duration::ZERO),
             NoAnswer::Client(BodyError::ClientSilent) => {
                 self.refuse(Refusal::BodyTimeout, Duration::ZERO)
             }
@@ -414,8 +514,14 @@ impl Visit<'_> {
         &self.thread.shared.apps[self.app].plan
     }
 
-    fn turned(&self, turned: Turned) -> Response<Body> {
-        self.refuse(turned.reason.into(), turned.drain)
+    /// What the room says.
+    fn waits(&self, turned: RoomTurned) -> Response<Body> {
+        let RoomTurned { response, refusal } = turned;
+        let recorder = &self.thread.recorder;
+        recorder.refused(self.app, self.label.class, refusal);
+        // As what it is, whatever status its page is configured to have.
+        recorder.answered(self.app, refusal.status());
+        response
     }
 
     fn over_rate(&self, refused: &Refused) -> Response<Body> {
@@ -450,6 +556,8 @@ enum Left {
     Turned(Turned),
     /// It is over a rate limit.
     Rate(Refused),
+    /// Its room has answered it.
+    Room(Box<RoomTurned>),
     /// It needs its session, and the store is away.
     StoreAway,
     /// The application, or something that its route calls, cannot be asked now.
@@ -483,19 +591,5 @@ pub(crate) fn body_refusal(framing: &FramingLog) -> Refusal {
     match framing.body_fault() {
         Some(_) => Refusal::BadFraming,
         None => Refusal::ClientGone,
-    }
-}
-
-/// What is answered when the other side did not.
-pub(crate) fn refusal_for(failure: UpstreamFailure) -> Refusal {
-    match failure {
-        UpstreamFailure::Connect => Refusal::UpstreamConnect,
-        UpstreamFailure::Connections => Refusal::UpstreamConnections,
-        UpstreamFailure::Timeout => Refusal::UpstreamTimeout,
-        UpstreamFailure::Invalid => Refusal::UpstreamInvalid,
-        UpstreamFailure::Reset
-        | UpstreamFailure::Broken
-        | UpstreamFailure::Silent
-        | UpstreamFailure::Stale => Refusal::UpstreamReset,
     }
 }

@@ -13,6 +13,7 @@ use crate::breaker::Call;
 use crate::context::Thread;
 use crate::dependency::fleet::Share;
 use crate::metrics::Completion;
+use crate::room::Using;
 use crate::upstream::UpstreamFailure;
 
 /// An error that comes faster than this says nothing about how long work takes: counted as a
@@ -41,6 +42,8 @@ pub struct Slot {
     with: Vec<Self>,
     /// A permit of the fleet, which goes back with it. Most have none.
     share: Option<Box<Share>>,
+    /// A request of the pass of whoever sent it, which counts as long. Only behind a waiting room.
+    using: Option<Using>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,7 @@ impl Slot {
             call: None,
             with: Vec::new(),
             share: None,
+            using: None,
         }
     }
 
@@ -134,6 +138,12 @@ impl Slot {
     /// Holds a permit of the fleet for as long as this is held.
     pub(crate) fn hold_share(&mut self, share: Share) {
         self.share = Some(Box::new(share));
+    }
+
+    /// Counts as a request of a pass for as long as this is held: also when its client has left, and the application has
+    /// not.
+    pub(crate) fn hold_pass(&mut self, using: Using) {
+        self.using = Some(using);
     }
 
     /// The fence of that permit.

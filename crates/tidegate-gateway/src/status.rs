@@ -1,6 +1,7 @@
 //! The gateway's state as `/status.json` shows it.
 
 mod dependency;
+pub(crate) mod room;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use tidegate_http::refusal::Refusal;
 use tidegate_store::redis::ShardStats;
 
 pub use self::dependency::DependencyStatus;
+pub use self::room::{NewcomerStatus, OrderStatus, PollStatus, RoomStatus, ToldStatus};
 use crate::connections::{Connections, Kind};
 use crate::context::{App, Thread};
 use crate::metrics::{
@@ -48,6 +50,9 @@ pub struct Status {
     /// Rate limits, in the order of the configuration; absent when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RateStatus>,
+    /// Waiting rooms, in the order of the configuration; absent when there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rooms: Vec<RoomStatus>,
     /// Why the fleet lets in less than usual: what holds the weights of nodes still, as in `tidegate node list --json`;
     /// absent while it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,6 +247,7 @@ impl Status {
                 .collect(),
             dependencies: DependencyStatus::all(threads),
             limits: RateStatus::all(threads),
+            rooms: RoomStatus::all(&shared.halls, now),
             fleet_slow: shared.heard.why(),
             store: (shared.desk.iter())
                 .flat_map(|desk| desk.servers().shards)

@@ -3,7 +3,9 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::names::{COMMANDS, KEEP_ALIVE, TIDEGATE_PREFIX, TIDEGATE_REASON, TIDEGATE_RETRY};
+use crate::names::{
+    COMMANDS, KEEP_ALIVE, TIDEGATE_PREFIX, TIDEGATE_REASON, TIDEGATE_RETRY, TIDEGATE_STATE,
+};
 
 /// What a look at every header name has found, so that absent headers cost nothing more.
 #[derive(Debug, Default)]
@@ -221,7 +223,7 @@ const SAID_OF_SESSIONS: [&str; 5] = [
 ];
 
 /// Headers of ours that clients are to see, also when a Tidegate behind this one has said them.
-static FOR_CLIENTS: [HeaderName; 2] = [TIDEGATE_REASON, TIDEGATE_RETRY];
+static FOR_CLIENTS: [HeaderName; 3] = [TIDEGATE_REASON, TIDEGATE_RETRY, TIDEGATE_STATE];
 
 /// Names whose aliases would tell some applications another end of the request.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];

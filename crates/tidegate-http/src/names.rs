@@ -16,6 +16,16 @@ pub const TIDEGATE_TICKET: HeaderName = HeaderName::from_static("tidegate-ticket
 pub const TIDEGATE_PASS: HeaderName = HeaderName::from_static("tidegate-pass");
 /// The secret of a device that a pass may be tied to, from such an application.
 pub const TIDEGATE_DEVICE: HeaderName = HeaderName::from_static("tidegate-device");
+/// Where the request stands in a waiting room: `queued` on every answer to somebody who waits.
+pub const TIDEGATE_STATE: HeaderName = HeaderName::from_static("tidegate-state");
+/// From which tier of a waiting room somebody came, to the application; and the tier of a user, where there is one.
+pub const TIDEGATE_TIER: HeaderName = HeaderName::from_static("tidegate-tier");
+/// What a browser wants to do with the answer.
+pub const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// From where in a browser a request comes. Applications that are no browser do not send it.
+pub const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What caches of a CDN go by before `Cache-Control`.
+pub const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 /// Which attempt at the same thing this is, the first being 1.
 pub const TIDEGATE_ATTEMPT: HeaderName = HeaderName::from_static("tidegate-attempt");
 /// The same as Envoy puts it.
@@ -58,5 +68,8 @@ pub const COMMANDS: [&str; 8] = [
     "tidegate-destroy",
     "tidegate-signout-user",
     "tidegate-cost",
-    "tidegate-command",
+    COMMAND,
 ];
+
+/// The one of them that is for waiting rooms.
+pub const COMMAND: &str = "tidegate-command";

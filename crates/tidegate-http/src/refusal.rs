@@ -82,6 +82,22 @@ pub enum Refusal {
     DependencyFull,
     /// Something that it depends on has been asked as often as it may be.
     DependencyRate,
+    /// It has to wait in its room.
+    Room,
+    /// So many wait in its room that nobody else can, or too many places were given to its network.
+    RoomFull,
+    /// Its room is closed: it is over.
+    RoomClosed,
+    /// Its room cannot say now where its sender stands.
+    RoomAway,
+    /// It shows two different tokens of a kind.
+    RoomBadTokens,
+    /// It comes to the door of its room too early or too often: its sender has a place, and keeps it.
+    RoomDoor,
+    /// The pass that it shows is good, and brings all that a pass may.
+    PassBudget,
+    /// Nobody could look at the pass that it shows: too many unknown ones come.
+    PassUnverified,
 }
 
 /// Whether the connection goes on after a refusal.
@@ -95,7 +111,7 @@ pub enum Afterwards {
 
 impl Refusal {
     /// Every refusal.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 43] = [
         Self::Expired,
         Self::DeadlineEnqueue,
         Self::QueueFull,
@@ -131,6 +147,14 @@ impl Refusal {
         Self::LimitStoreAway,
         Self::DependencyFull,
         Self::DependencyRate,
+        Self::Room,
+        Self::RoomFull,
+        Self::RoomClosed,
+        Self::RoomAway,
+        Self::RoomBadTokens,
+        Self::RoomDoor,
+        Self::PassBudget,
+        Self::PassUnverified,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -227,6 +251,15 @@ impl Refusal {
             Self::DependencyFull => Row::capacity("dependency_full"),
             // No client's own quota, so no 429.
             Self::DependencyRate => Row::capacity("dependency_rate"),
+            Self::Room => Row::capacity("room"),
+            Self::RoomFull => Row::capacity("room_full"),
+            // It may be opened again, and until then nobody is to hammer at it.
+            Self::RoomClosed => Row::capacity("room_closed"),
+            Self::RoomAway => Row::capacity("room_away"),
+            Self::RoomBadTokens => Row::plain("room_bad_tokens", StatusCode::BAD_REQUEST),
+            Self::RoomDoor => Row::plain("room_door", StatusCode::TOO_MANY_REQUESTS).later(),
+            Self::PassBudget => Row::plain("pass_budget", StatusCode::TOO_MANY_REQUESTS).later(),
+            Self::PassUnverified => Row::capacity("pass_unverified"),
         }
     }
 }

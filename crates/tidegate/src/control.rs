@@ -213,20 +213,25 @@ impl Control {
 
 /// This life of the node in its fleet.
 fn station(plan: &FleetPlan, fleet: Fleet, log: Option<DecisionLog>) -> anyhow::Result<Station> {
-    let name = match &plan.node {
-        Some(name) => name.clone(),
-        None => host_name()?,
-    };
     let plan = StationPlan {
-        node: Node {
-            id: name,
-            incarnation: RandomState::new().hash_one(0),
-        },
+        node: node(plan)?,
         may_lead: plan.leads,
         settings: plan.health,
         timeout: STORE_TIMEOUT,
     };
     Ok(Station::new(plan, fleet, log))
+}
+
+/// Who the node is, for one part of this process: another one has another life.
+pub(crate) fn node(plan: &FleetPlan) -> anyhow::Result<Node> {
+    let id = match &plan.node {
+        Some(name) => name.clone(),
+        None => host_name()?,
+    };
+    Ok(Node {
+        id,
+        incarnation: RandomState::new().hash_one(0),
+    })
 }
 
 /// What the kernel has counted of full accept queues, where it tells.

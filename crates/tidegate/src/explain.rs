@@ -1,6 +1,7 @@
 //! `tidegate explain FILE REQUEST`: what would happen to a request, and why; and how safe what it
 //! writes is.
 
+mod room;
 mod safety;
 
 use std::fmt::Write;
@@ -114,6 +115,12 @@ fn page(setup: &Setup, request: &Request<()>) -> anyhow::Result<String> {
         "patience",
         &humantime::format_duration(route.patience).to_string(),
     );
+    for (at, said) in room::said(setup, app, route, label.class)
+        .iter()
+        .enumerate()
+    {
+        line(&mut page, if at == 0 { "room" } else { "" }, said);
+    }
     match &setup.sessions {
         None => line(&mut page, "session", "none: there is no section [sessions]"),
         Some(sessions) => explain_session(&mut page, setup, sessions, route, label.class),

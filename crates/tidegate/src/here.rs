@@ -1,6 +1,7 @@
 //! What a configuration needs of the machine that it is for, as far as a check can see from where it runs.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::Setup;
 
@@ -18,6 +19,7 @@ pub(crate) fn look(setup: &Setup) -> Vec<String> {
             folder.display()
         ));
     }
+    notes.extend(of_rooms(setup, SystemTime::now()));
     let Some(look) = setup.agent.as_ref().map(|agent| &agent.look) else {
         return notes;
     };
@@ -34,6 +36,36 @@ pub(crate) fn look(setup: &Setup) -> Vec<String> {
             "note: [agent] does not ask {runtime} how it is: without `{key}` it sees the machine, the listeners, and what \
              the application posts"
         ));
+    }
+    notes
+}
+
+/// What rooms name that is not here, or is over at `now`.
+fn of_rooms(setup: &Setup, now: SystemTime) -> Vec<String> {
+    let mut notes = Vec::new();
+    for room in &setup.gateway.rooms {
+        let name = &room.tokens.room;
+        if let Some(event) = room.event {
+            let starts = UNIX_EPOCH + Duration::from_millis(event.starts_ms);
+            if starts <= now {
+                notes.push(format!(
+                    "warning: room {name}: starts = {} is past, and nobody gathers before it any more",
+                    humantime::format_rfc3339(starts)
+                ));
+            }
+        }
+        for (key, path) in [("state", &room.state), ("audit", &room.audit)] {
+            if let Some(path) = path
+                && let Some(folder) = folder_of(path)
+                && !folder.is_dir()
+            {
+                notes.push(format!(
+                    "note: room {name}: {key} {}: there is no folder {} here",
+                    path.display(),
+                    folder.display()
+                ));
+            }
+        }
     }
     notes
 }
@@ -71,6 +103,10 @@ mod tests {
                 "[fleet]\n[agent]\nruntime = \"tomcat\"\n",
                 "does not ask tomcat how it is: without `url`",
             ),
+            (
+                "[[room]]\nname = \"sale\"\nkey_file = \"k\"\nstate = \"/nope/x\"\n",
+                "room sale: state /nope/x: there is no folder /nope here",
+            ),
         ] {
             let notes = notes(keys);
 
@@ -90,5 +126,21 @@ mod tests {
         assert_eq!(notes(&here), [""; 0]);
         assert_eq!(notes("[fleet]\ndecision_log = \"x.jsonl\"\n"), [""; 0]);
         assert_eq!(notes(""), [""; 0]);
+    }
+
+    #[test]
+    fn what_began_already_is_warned_of() {
+        let room = |starts: &str| {
+            format!("[[room]]\nname = \"sale\"\nkey_file = \"k\"\nstarts = \"{starts}\"\n")
+        };
+
+        let past = notes(&room("2001-01-01T00:00:00Z"));
+
+        assert_eq!(past.len(), 1, "{past:?}");
+        assert!(
+            past[0].starts_with("warning: room sale: starts = 2001-01-01T00:00:00Z is past"),
+            "{past:?}"
+        );
+        assert_eq!(notes(&room("2999-01-01T00:00:00Z")), [""; 0]);
     }
 }

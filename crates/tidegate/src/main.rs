@@ -1,5 +1,6 @@
 //! `tidegate`: overload protection for a web site or API, in front of the application.
 
+mod admin;
 mod agent;
 mod balancer;
 mod client;
@@ -79,7 +80,7 @@ enum Command {
     /// Look at the nodes of a fleet, say why they are as they are, and drain them.
     #[command(subcommand)]
     Node(node::Command),
-    /// Waiting rooms: write the page for a CDN.
+    /// Look at waiting rooms, hold, release and close them, make keys for them, and write their page for a CDN.
     #[command(subcommand)]
     Room(room::Command),
     LintLb(lint_lb::Args),

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::num::NonZeroU32;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -12,10 +13,12 @@ use tidegate_gateway::Gateway;
 use tidegate_gateway::metrics::Counted;
 use tidegate_gateway::plan::{AppPlan, Plan};
 use tidegate_gateway::rate::Sharing;
+use tidegate_gateway::room::RoomStoreAt;
 use tidegate_gateway::session::fresh;
 use tidegate_store::desk::{Backend, Desk};
 use tidegate_store::embedded::{Embedded, EmbeddedPlan};
 use tidegate_store::redis::{Redis, Use};
+use tidegate_store::rooms::{RedisRooms, RoomStore, RoomTable};
 use tidegate_store::{Background, Fleet};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -27,6 +30,9 @@ use crate::{permits, rls, secrets};
 
 /// Descriptors beyond connections: listeners, runtimes, standard streams, files.
 const DESCRIPTORS_SPARE: u64 = 128;
+
+/// Of these a waiting room: what is kept of it, and the one that takes its place, and what is written down.
+const DESCRIPTORS_OF_ROOM: u64 = 3;
 
 /// Connections, of either kind, without which a start is not worth while.
 const CONNECTIONS_MIN: u64 = 64;
@@ -74,7 +80,9 @@ async fn serve(mut setup: Setup, loaded: Loaded) -> anyhow::Result<ExitCode> {
     if let Some(tokens) = &mut setup.gateway.rates.tokens {
         tokens.keys = secrets::token_keys(&tokens.key_file)?;
     }
-    let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing)?;
+    secrets::fill_rooms(&mut setup)?;
+    let rooms = start_rooms(&setup)?;
+    let gateway = Gateway::start_with(setup.gateway, desk.clone(), sharing, rooms)?;
     door.open(permits::giver(gateway.permits()));
     let (balancers, control) = start_beside(
         &setup.balancer,
@@ -213,6 +221,34 @@ fn start_sharing(setup: &Setup) -> anyhow::Result<Option<Sharing>> {
     Ok(Some(Sharing {
         redis: Redis::start(&plan, Use::Limits, &background),
         background,
+    }))
+}
+
+/// Where waiting rooms are kept, if there are any; if that is not this process, begins to connect.
+fn start_rooms(setup: &Setup) -> anyhow::Result<Option<RoomStoreAt>> {
+    let has_rooms = !setup.gateway.rooms.is_empty();
+    let Some(fleet) = setup.fleet.as_ref().filter(|_| has_rooms) else {
+        return Ok(None);
+    };
+    let background = Background::start().context("rooms cannot be kept")?;
+    let store = match setup.store.servers(Use::Room) {
+        Some(servers) => {
+            let mut plan = secrets::with_passwords(servers)?;
+            // Who moves a line does so for a thousand people at once, and no request waits for that. Requests ask the room
+            // with a bound of their own.
+            plan.operation_timeout = plan.operation_timeout.max(control::STORE_TIMEOUT);
+            RoomStore::Redis(RedisRooms::new(Redis::start(&plan, Use::Room, &background)))
+        }
+        None => {
+            let store = Embedded::start(EmbeddedPlan::at(None)).context("rooms cannot be kept")?;
+            RoomStore::Embedded(Arc::new(RoomTable::new(store)))
+        }
+    };
+    Ok(Some(RoomStoreAt {
+        store,
+        background,
+        node: control::node(fleet)?,
+        leads: fleet.leads,
     }))
 }
 
@@ -374,10 +410,15 @@ fn descriptors(plan: &Plan) -> u64 {
             callers + u64::from(dependency.app.upstream.connections_max.get())
         })
     });
+    let rooms = plan.rooms.iter().map(|room| {
+        // Each receiver is told over one at a time.
+        DESCRIPTORS_OF_ROOM + room.webhooks.len() as u64
+    });
     // A runtime has three: its selector, its waker and their pair.
     u64::from(clients)
         + upstreams.sum::<u64>()
         + dependencies.sum::<u64>()
+        + rooms.sum::<u64>()
         + 4 * plan.threads.get() as u64
         + DESCRIPTORS_SPARE
 }
@@ -496,6 +537,19 @@ mod tests {
 
         assert!(files("") < 60_000);
         assert_eq!(called - files(""), 60_000 + 1_024);
+    }
+
+    #[test]
+    fn a_room_takes_files_and_each_of_its_receivers_a_connection() {
+        let files = |more: &str| {
+            let text = format!("[[app]]\nupstream = \"http://127.0.0.1:1\"\nworkers = 4\n{more}");
+            let setup = config::parse("t.toml", &text, &config::Flags::default()).unwrap();
+            descriptors(&setup.gateway)
+        };
+        let hook = "[[room.webhook]]\nurl = \"http://h:1/\"\nsecret_file = \"s\"\n";
+        let room = format!("[[room]]\nname = \"r\"\nkey_file = \"k\"\n{hook}{hook}");
+
+        assert_eq!(files(&room) - files(""), DESCRIPTORS_OF_ROOM + 2);
     }
 
     #[test]

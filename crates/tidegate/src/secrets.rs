@@ -1,6 +1,8 @@
 //! Passwords and keys, read from their files when they are needed and not before: a configuration
 //! can be checked where they are not.
 
+mod rooms;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -12,6 +14,8 @@ use tidegate_gateway::session::{Keys, draw_line};
 use tidegate_store::redis::{Arrangement, RedisPlan, Use};
 
 use crate::config::{Fault, KeyFile, Servers, Setup};
+
+pub(crate) use self::rooms::fill as fill_rooms;
 
 /// A password or a page of keys is shorter; something else was named by mistake.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -82,6 +86,7 @@ pub(crate) fn look(setup: &Setup) -> Result<Vec<String>, Vec<Fault>> {
             }
         }
     }
+    rooms::look(setup, &mut look);
     let Look { mut notes, faults } = look;
     notes.dedup();
     match faults.is_empty() {
@@ -100,14 +105,19 @@ impl Look {
         is_needed: bool,
         parse: impl FnOnce(&Path, &str) -> anyhow::Result<T>,
     ) {
-        let Err(error) = note(path, kind, is_needed, &mut self.notes, parse) else {
-            return;
-        };
+        if let Err(error) = note(path, kind, is_needed, &mut self.notes, parse) {
+            self.fault(named, Vec::new(), &error);
+        }
+    }
+
+    /// Notes that something which is `named` will not do.
+    fn fault(&mut self, named: Vec<Vec<&'static str>>, at: Vec<usize>, error: &anyhow::Error) {
         let message = format!("{error:#}");
         // Several uses of the store may name one file.
         if self.faults.iter().all(|fault| fault.message != message) {
             self.faults.push(Fault {
                 named,
+                at,
                 message,
                 fix: "put right what is in the file, or name another one",
             });

@@ -27,6 +27,7 @@ fn route(name: &str, paths: &[&str], class: Option<Class>) -> RoutePlan {
         patience: PATIENCE,
         session: crate::session::RouteSession::default(),
         dependencies: Vec::new(),
+        room: None,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::body::{Body, BodyError, Upload};
 use crate::classify::{self, Malformed};
 use crate::context::Thread;
 use crate::forward;
-use crate::request::{answer, body_refusal, refusal_for};
+use crate::request::{answer, body_refusal};
 use crate::upstream::UpstreamFailure;
 use crate::upstream::exchange::{NoAnswer, exchange};
 use tidegate_http::framing::FramingLog;
@@ -81,7 +81,7 @@ pub(super) async fn call(
         Ok(Err(no_answer)) => {
             token.made(!no_answer.came_before_sending());
             match no_answer {
-                NoAnswer::Failed(failure) => refuse(refusal_for(failure)),
+                NoAnswer::Failed(failure) => refuse(Refusal::from(failure)),
                 NoAnswer::Client(BodyError::ClientSilent) => refuse(Refusal::BodyTimeout),
                 NoAnswer::Client(_) => match body_refusal(framing) {
                     // It was counted as work for a caller who had gone, and nobody hears the answer.

@@ -82,6 +82,7 @@ impl Collector for Source {
         self.dependencies(&mut encoder)?;
         self.breakers(&mut encoder)?;
         self.rates(&mut encoder)?;
+        self.rooms(&mut encoder)?;
         self.sessions(&mut encoder)?;
         self.store(&mut encoder)?;
         self.others(&mut encoder)

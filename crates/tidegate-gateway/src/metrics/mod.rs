@@ -9,6 +9,7 @@ mod histogram;
 mod others;
 mod rates;
 mod recorder;
+mod rooms;
 mod sessions;
 mod store;
 

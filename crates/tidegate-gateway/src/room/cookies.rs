@@ -72,6 +72,12 @@ impl Names {
         Ok(found)
     }
 
+    /// Whether a cookie of this name is one of them.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        let own = [&*self.ticket, &*self.pass, self.device];
+        own.iter().any(|own| own.as_bytes() == name)
+    }
+
     /// Gives a browser a ticket.
     pub(super) fn give_ticket(&self, text: &str) -> HeaderValue {
         self.line(&self.ticket, text, KEPT)

@@ -78,6 +78,11 @@ impl Ticket {
         }
     }
 
+    /// The same place in another tier.
+    pub(crate) fn in_tier(&self, tier: Tier) -> Self {
+        Self::new(self.epoch, self.place, self.arrived, tier, self.flags)
+    }
+
     /// The text of it, made with `secret`.
     pub(super) fn write(&self, room: &RoomName, secret: &Secret) -> String {
         let mut bytes = [0; LEN];

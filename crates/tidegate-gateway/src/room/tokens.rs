@@ -31,6 +31,13 @@ pub struct Tokens {
     budgets: Arc<Budgets>,
 }
 
+/// What a visitor shows beside a pass, any of which it may belong to.
+struct Shows<'a> {
+    sessions: &'a [&'a [u8]],
+    device: Option<&'a Device>,
+    ticket: Option<&'a Ticket>,
+}
+
 /// What may change while the room is open.
 #[derive(Clone, Debug)]
 pub struct Standing {
@@ -97,10 +104,15 @@ impl Tokens {
                 Ticket::read(text, &self.plan.room, epoch, keys, now.wall)
             }
         };
+        let shows = Shows {
+            sessions: visitor.sessions,
+            device: device.as_ref(),
+            ticket: ticket.as_ref().ok(),
+        };
         let pass = match found.pass.map(str::from_utf8) {
             None => Err(Why::Absent),
             Some(Err(_)) => Err(Why::Malformed),
-            Some(Ok(text)) => self.pass(now, text, &standing, visitor, device.as_ref()),
+            Some(Ok(text)) => self.pass(now, text, &standing, visitor, &shows),
         };
         Ok(Held {
             ticket,
@@ -162,7 +174,7 @@ impl Tokens {
         if is_early || pass.known.expires == pass.known.absolute {
             return Ok(None);
         }
-        self.again(now, pass, None)
+        self.again(now, pass, None, self.plan.idle)
     }
 
     /// Gives `pass` again, at any time, tied to something else: after a sign-in, or where the session has another id.
@@ -177,7 +189,44 @@ impl Tokens {
         pass: &Pass<'_>,
         bond: &Bond<'_>,
     ) -> Result<Option<Given>, NoSigner> {
-        self.again(now, pass, Some(bond))
+        self.again(now, pass, Some(bond), self.plan.idle)
+    }
+
+    /// Gives `pass` again, at any time, for `span` from now on or for as long as it lives without use, whichever is longer;
+    /// tied to something else if `bond` says so. `None` when it is over by now.
+    ///
+    /// # Errors
+    ///
+    /// When no key signs.
+    pub fn extend(
+        &self,
+        now: Wall,
+        pass: &Pass<'_>,
+        bond: Option<&Bond<'_>>,
+        span: Duration,
+    ) -> Result<Option<Given>, NoSigner> {
+        self.again(now, pass, bond, span.max(self.plan.idle))
+    }
+
+    /// Which pass somebody has who is let in so, for whoever has the secret that signs now.
+    ///
+    /// # Errors
+    ///
+    /// When no key signs.
+    pub fn id_of(&self, now: Wall, admission: &Admission) -> Result<PassId, NoSigner> {
+        self.pass_id(&self.standing().keys, now, admission)
+    }
+
+    /// What `headers` have for a pass, whatever it is worth, and the secret of the device.
+    pub(crate) fn find<'r>(&self, headers: &'r HeaderMap) -> (Option<&'r str>, Option<Device>) {
+        let found = self.names.find(headers).unwrap_or_default();
+        let pass = found.pass.and_then(|text| str::from_utf8(text).ok());
+        (pass, found.device.and_then(Device::read))
+    }
+
+    /// Whether the cookie of this name is one of the room's, or the device's.
+    pub(crate) fn has_cookie(&self, name: &[u8]) -> bool {
+        self.names.has(name)
     }
 
     /// Gives a browser the secret of its device.
@@ -208,7 +257,7 @@ impl Tokens {
         text: &'r str,
         standing: &Standing,
         visitor: &Visitor<'_>,
-        device: Option<&Device>,
+        shows: &Shows<'_>,
     ) -> Result<Pass<'r>, Why> {
         let form = Form::of(text, &standing.keys, now.wall)?;
         let key = Verified::key(text, form.key, standing.epoch);
@@ -240,13 +289,32 @@ impl Tokens {
             None => form.claims(&self.plan.issuer, &self.plan.room)?.epoch,
         };
         let fits = |bond: Bond<'_>| bond.tag(&self.plan.room, epoch) == known.bond;
-        let mut sessions = visitor.sessions.iter();
-        if !sessions.any(|id| fits(Bond::Session(id)))
-            && !device.is_some_and(|device| fits(Bond::Device(device)))
+        let mut sessions = shows.sessions.iter();
+        if sessions.any(|id| fits(Bond::Session(id)))
+            || shows.device.is_some_and(|it| fits(Bond::Device(it)))
+            || shows
+                .ticket
+                .is_some_and(|it| self.is_of(now.wall, known.id, it, standing))
         {
-            return Err(Why::Bond);
+            return Ok(Pass { text, known });
         }
-        Ok(Pass { text, known })
+        Err(Why::Bond)
+    }
+
+    /// Whether the pass `id` was given for the place of `ticket`. Whoever has that would be given the pass if they asked
+    /// for it. Two answers may cross on their way, of which one ties the pass to a new session and the other renews
+    /// it as it was: nobody is to lose it by that.
+    fn is_of(&self, now: Wall, id: PassId, ticket: &Ticket, standing: &Standing) -> bool {
+        let admission = Admission {
+            epoch: ticket.epoch,
+            place: ticket.place,
+            nth: 0,
+            fence: 0,
+            tier: ticket.tier,
+            class: 0,
+        };
+        let own = self.pass_id(&standing.keys, now, &admission);
+        own.is_ok_and(|own| own == id)
     }
 
     /// The same pass from now on, tied to something else or not.
@@ -255,6 +323,7 @@ impl Tokens {
         now: Wall,
         pass: &Pass<'_>,
         bond: Option<&Bond<'_>>,
+        life: Duration,
     ) -> Result<Option<Given>, NoSigner> {
         let standing = self.standing();
         // Its key may have been revoked since it was read.
@@ -265,7 +334,7 @@ impl Tokens {
         };
         let claims = Claims {
             issued: second(now, Duration::ZERO),
-            expires: second(now, self.plan.idle).min(before.absolute),
+            expires: second(now, life).min(before.absolute),
             bond: bond.map_or(before.bond, |it| it.tag(&self.plan.room, before.epoch)),
             ..before
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
+use smallvec::SmallVec;
 use tidegate_core::facts::Class;
-use tidegate_core::session::{Gone, SlotTag};
+use tidegate_core::session::{Gone, Principal, SessionId, SlotTag};
 use tidegate_core::time::Mono;
 use tidegate_store::desk::{Desk, Visit};
 
@@ -34,6 +35,15 @@ pub(crate) struct Claim<'r> {
     ticket: Ticket,
 }
 
+/// Who the cookies of a request show to be behind it, without anybody having been asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    /// The sessions whose secrets they have, the one that counts first.
+    pub(crate) ids: SmallVec<[SessionId; SESSIONS_MAX]>,
+    /// Whether a ticket says that somebody has signed in.
+    pub(crate) is_signed_in: bool,
+}
+
 /// A ticket is opened when it is first asked for.
 enum Ticket {
     Sealed,
@@ -58,13 +68,22 @@ impl<'r> Claim<'r> {
         class: Class,
         headers: &'r HeaderMap,
     ) -> Option<Self> {
-        let desk = thread.shared.desk.as_ref()?;
-        let app_plan = &thread.shared.apps[app].plan;
-        let plan = app_plan.sessions.as_ref()?;
-        let need = app_plan.routes[route].session.need;
+        let need = thread.shared.apps[app].plan.routes[route].session.need;
         if need == Need::None || class == Class::Static {
             return None;
         }
+        Self::read(thread, app, route, headers)
+    }
+
+    /// The same for who wants to know it though the route does not.
+    pub(crate) fn read(
+        thread: &'r Arc<Thread>,
+        app: usize,
+        route: usize,
+        headers: &'r HeaderMap,
+    ) -> Option<Self> {
+        let desk = thread.shared.desk.as_ref()?;
+        let plan = thread.shared.apps[app].plan.sessions.as_ref()?;
         let jar = Jar::of(headers, plan);
         let mut claim = Self {
             thread,
@@ -100,15 +119,28 @@ impl<'r> Claim<'r> {
             let has_token = self.tokens.iter().any(Option::is_some);
             return has_token.then(|| self.plan.highest_class());
         }
-        let (plan, now) = (self.plan, self.desk.now());
-        let desk = self.desk;
+        let plan = self.plan;
+        let principal = self.principal()?;
+        Some(plan.class_of(principal.tier.as_ref()))
+    }
+
+    /// Who the cookies show to be behind the request, without anybody being asked.
+    pub(crate) fn shown(&mut self) -> Shown {
+        let tokens = self.tokens.iter().flatten();
+        Shown {
+            ids: tokens.map(Token::id).collect(),
+            is_signed_in: self.principal().is_some(),
+        }
+    }
+
+    /// Who has signed in by the ticket, as far as is known here.
+    fn principal(&mut self) -> Option<&Principal> {
+        let (now, desk) = (self.desk.now(), self.desk);
         let ticket = &self.issued()?.ticket;
-        if desk.is_over(&ticket.id) {
+        if desk.is_over(&ticket.id) || now >= ticket.deadline {
             return None;
         }
-        let principal = ticket.principal.as_ref();
-        let principal = principal.filter(|_| now < ticket.deadline)?;
-        Some(plan.class_of(principal.tier.as_ref()))
+        ticket.principal.as_ref()
     }
 
     /// Asks for the session, where there may be one, and what of it the route wants to know.

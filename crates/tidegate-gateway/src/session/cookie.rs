@@ -59,6 +59,11 @@ impl Cookies {
         self.set(plan, Affinity::COOKIE, "", Some(Duration::ZERO));
     }
 
+    /// One of another part of Tidegate.
+    pub(crate) fn add(&mut self, line: HeaderValue) {
+        self.0.push(line);
+    }
+
     /// Whether there are none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -97,6 +97,32 @@ impl Guest {
         }
     }
 
+    /// Whether the session has something that its user could go on with another time.
+    pub(crate) fn can_resume(&self) -> bool {
+        let Self::Known(known) = self else {
+            return false;
+        };
+        let State::Open { seen, .. } = &known.state else {
+            return false;
+        };
+        let plan = &known.desk().plan().attributes;
+        let resumes = |name: &Name| plan.of(name).resume.is_some();
+        let found = &seen.session.found;
+        let mut attributes = found.attributes.iter();
+        if attributes.any(|(name, _)| resumes(name)) {
+            return true;
+        }
+        let mut counters = found.counters.iter();
+        if counters.any(|(name, _)| resumes(name)) {
+            return true;
+        }
+        // What the route does not read is in the ticket, perhaps.
+        let issued = known.issued.as_ref();
+        let ticket = issued.map(|issued| &issued.ticket);
+        let ticket = ticket.filter(|ticket| ticket.id == seen.id);
+        ticket.is_some_and(|ticket| ticket.attributes.iter().any(|(name, _)| resumes(name)))
+    }
+
     /// Tells the application who it is.
     pub(crate) fn introduce(&self, route: &RoutePlan, headers: &mut HeaderMap) {
         let known = match self {

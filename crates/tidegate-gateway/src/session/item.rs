@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// What is left to be read.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 /// One value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Item<'a> {
+pub(crate) enum Item<'a> {
     /// `"like this"`, without quotes and backslashes.
     Text(Cow<'a, str>),
     /// A word without quotes.
@@ -28,25 +28,25 @@ pub(super) enum Item<'a> {
 
 /// It is not what was expected. The line as a whole is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(crate) struct Malformed;
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(line: &'a [u8]) -> Self {
+    pub(crate) const fn new(line: &'a [u8]) -> Self {
         Self(line)
     }
 
     /// Whether everything was read.
-    pub(super) const fn is_end(&self) -> bool {
+    pub(crate) const fn is_end(&self) -> bool {
         self.0.is_empty()
     }
 
     /// What was not read yet.
-    pub(super) const fn rest(&self) -> &'a [u8] {
+    pub(crate) const fn rest(&self) -> &'a [u8] {
         self.0
     }
 
     /// Reads `byte` if it is next.
-    pub(super) fn take(&mut self, byte: u8) -> bool {
+    pub(crate) fn take(&mut self, byte: u8) -> bool {
         let there = self.0.first() == Some(&byte);
         if there {
             self.0 = &self.0[1..];
@@ -55,17 +55,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `byte`, which has to be next.
-    pub(super) fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Malformed> {
         self.take(byte).then_some(()).ok_or(Malformed)
     }
 
     /// Reads blanks.
-    pub(super) fn blanks(&mut self) {
+    pub(crate) fn blanks(&mut self) {
         self.while_some(|byte| matches!(byte, b' ' | b'\t'));
     }
 
     /// Goes to the next member of a list: false at its end, an error when there is something else.
-    pub(super) fn next_member(&mut self) -> Result<bool, Malformed> {
+    pub(crate) fn next_member(&mut self) -> Result<bool, Malformed> {
         self.blanks();
         if self.is_end() {
             return Ok(false);
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what may be the name of an attribute, or of a parameter.
-    pub(super) fn name(&mut self) -> Result<&'a str, Malformed> {
+    pub(crate) fn name(&mut self) -> Result<&'a str, Malformed> {
         let name = self.while_some(
             |byte| matches!(byte, b'-' | b'_' | b'.' | b'/' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z'),
         );
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the name of a parameter and its value, if there is a parameter.
-    pub(super) fn parameter(&mut self) -> Result<Option<(&'a str, Item<'a>)>, Malformed> {
+    pub(crate) fn parameter(&mut self) -> Result<Option<(&'a str, Item<'a>)>, Malformed> {
         if !self.take(b';') {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value.
-    pub(super) fn item(&mut self) -> Result<Item<'a>, Malformed> {
+    pub(crate) fn item(&mut self) -> Result<Item<'a>, Malformed> {
         match self.0.first().ok_or(Malformed)? {
             b'"' => self.text().map(Item::Text),
             b':' => self.bytes().map(Item::Bytes),
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value as it stands: text in quotes, or characters of a token, digits first or not.
-    pub(super) fn word(&mut self) -> Result<Cow<'a, str>, Malformed> {
+    pub(crate) fn word(&mut self) -> Result<Cow<'a, str>, Malformed> {
         if self.0.first() == Some(&b'"') {
             return self.text();
         }
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads bytes, if it is bytes that come next.
-    pub(super) fn take_bytes(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
+    pub(crate) fn take_bytes(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
         match self.0.first() {
             Some(b':') => self.bytes().map(Some),
             _ => Ok(None),

@@ -65,9 +65,13 @@ impl<'r> Jar<'r> {
 /// Takes the secrets out of what the application sees: it has no use for them, and logs them
 /// perhaps.
 pub(crate) fn redact(headers: &mut HeaderMap, plan: &SessionPlan) {
-    let ours = |name: &[u8]| {
+    take_out(headers, |name| {
         name == plan.cookies.session().as_bytes() || name == plan.cookies.ticket().as_bytes()
-    };
+    });
+}
+
+/// Takes the cookies out that are `ours` by their names.
+pub(crate) fn take_out(headers: &mut HeaderMap, ours: impl Fn(&[u8]) -> bool) {
     let mut names = headers.get_all(COOKIE).iter();
     if !names.any(|line| cookies(line.as_bytes()).any(|(name, _)| ours(name))) {
         return;

@@ -56,6 +56,7 @@ struct Key {
     id: [u8; ID_LEN],
     check: Hmac<Sha256>,
     affinity: Hmac<Sha256>,
+    resume: Hmac<Sha256>,
     seal: XChaCha20Poly1305,
 }
 
@@ -155,13 +156,23 @@ impl Keys {
     /// Whether `proof` goes with the name of a node under any of the keys.
     pub(crate) fn vouches(&self, node: &str, proof: &[u8]) -> bool {
         self.0.iter().fold(false, |fits, key| {
-            let right = key.vouch(node);
-            let differing = right
-                .bytes()
-                .zip(proof)
-                .fold(0, |differing, (a, b)| differing | (a ^ b));
-            fits | ((right.len() == proof.len()) & (differing == 0))
+            fits | is_same(key.vouch(node).as_bytes(), proof)
         })
+    }
+
+    /// What says that somebody has something to go on with, until that second since 1970. It is of nobody in particular.
+    pub(crate) fn promise(&self, until_s: u64) -> String {
+        format!("{until_s}.{}", self.first().promise(until_s))
+    }
+
+    /// Until when `text` says so, if it was made with one of the keys.
+    pub(crate) fn promised(&self, text: &[u8]) -> Option<u64> {
+        let (until, proof) = str::from_utf8(text).ok()?.split_once('.')?;
+        let until_s: u64 = until.parse().ok()?;
+        let fits = self.0.iter().fold(false, |fits, key| {
+            fits | is_same(key.promise(until_s).as_bytes(), proof.as_bytes())
+        });
+        fits.then_some(until_s)
     }
 
     fn first(&self) -> &Key {
@@ -202,6 +213,7 @@ impl Key {
             id: [first, second],
             check: hmac(&part(b"tidegate cookie check")),
             affinity: hmac(&part(b"tidegate affinity")),
+            resume: hmac(&part(b"tidegate resume hint")),
             seal: XChaCha20Poly1305::new(&part(b"tidegate seal").into()),
         }
     }
@@ -219,6 +231,12 @@ impl Key {
         mac.update(node.as_bytes());
         URL_SAFE_NO_PAD.encode(&mac.finalize().into_bytes()[..9])
     }
+
+    fn promise(&self, until_s: u64) -> String {
+        let mut mac = self.resume.clone();
+        mac.update(&until_s.to_be_bytes());
+        URL_SAFE_NO_PAD.encode(&mac.finalize().into_bytes()[..18])
+    }
 }
 
 impl Purpose {
@@ -234,6 +252,13 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys({})", self.0.len())
     }
+}
+
+/// Whether both are the same, in a time that does not tell where they differ.
+fn is_same(right: &[u8], given: &[u8]) -> bool {
+    let pairs = right.iter().zip(given);
+    let differing = pairs.fold(0, |differing, (a, b)| differing | (a ^ b));
+    (right.len() == given.len()) & (differing == 0)
 }
 
 fn hmac(key: &[u8; 32]) -> Hmac<Sha256> {
@@ -303,6 +328,28 @@ mod tests {
         assert_eq!(parse(&format!("{key}\n{key}")), BadKeys::Twice { line: 2 });
         let many: Vec<String> = (0..=Keys::COUNT_MAX).map(|_| draw_line()).collect();
         assert_eq!(parse(&many.join("\n")), BadKeys::TooMany);
+    }
+
+    #[test]
+    fn a_promise_is_kept_under_the_fleets_keys_and_for_its_own_time() {
+        let keys = Keys::draw();
+        let text = keys.promise(1_796_000_000);
+
+        assert_eq!(keys.promised(text.as_bytes()), Some(1_796_000_000));
+        assert_eq!(Keys::draw().promised(text.as_bytes()), None);
+        let longer = text.replacen('1', "2", 1);
+        assert_eq!(keys.promised(longer.as_bytes()), None);
+        for bad in [
+            "",
+            ".",
+            "1796000000",
+            "1796000000.",
+            "x.y",
+            &text[..text.len() - 1],
+        ] {
+            assert_eq!(keys.promised(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(keys.promised(b"\xff.\xff"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod commands;
 mod cookie;
 mod fresh;
 mod guest;
-mod item;
+pub(crate) mod item;
 mod jar;
 mod orders;
 mod outcome;
@@ -25,9 +25,9 @@ pub use plan::{
     SessionPlan, Transport,
 };
 
-pub(crate) use claim::Claim;
-pub(crate) use cookie::{cookie_line, take_out_foreign};
+pub(crate) use claim::{Claim, Shown};
+pub(crate) use cookie::{Cookies, cookie_line, take_out_foreign};
 pub(crate) use guest::{Guest, Known};
-pub(crate) use jar::{cookies, redact};
-pub(crate) use orders::{Orders, Settled};
+pub(crate) use jar::{cookies, redact, take_out};
+pub(crate) use orders::{Orders, Settled, Since};
 pub use outcome::{BadCookie, CookieSet, Done, Dropped, Outcome};

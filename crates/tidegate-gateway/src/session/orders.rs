@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
+use tidegate_core::session::SessionId;
 
 use crate::context::Thread;
 use crate::session::commands::Commands;
@@ -31,6 +32,20 @@ pub(crate) struct Settled {
     pub(crate) cookies: Cookies,
     /// Whether something that the application wanted was not done.
     pub(crate) unstored: bool,
+    /// What has become of the session that the browser has the secret of.
+    pub(crate) since: Since,
+}
+
+/// What has become of the session that a browser has the secret of, by an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// It is the same.
+    #[default]
+    Same,
+    /// It has this id from now on.
+    Is(SessionId),
+    /// The browser has none from now on.
+    Gone,
 }
 
 impl Orders {
@@ -40,6 +55,12 @@ impl Orders {
         holder: Option<Arc<Known>>,
     ) -> Self {
         Self { lines, holder }
+    }
+
+    /// Takes out the lines of this name, which are for another part of Tidegate.
+    pub(crate) fn take(&mut self, of: &str) -> Vec<HeaderValue> {
+        let taken = self.lines.extract_if(.., |(name, _)| name.as_str() == of);
+        taken.map(|(_, value)| value).collect()
     }
 
     /// Does what the application wants for `guest`, and says what that makes of the answer.
@@ -72,8 +93,8 @@ impl Orders {
         let done = thread.runtime.spawn(work.carry_out(commands));
         // It has panicked: what was done nobody knows.
         done.await.unwrap_or(Settled {
-            cookies: Cookies::default(),
             unstored: true,
+            ..Settled::default()
         })
     }
 }

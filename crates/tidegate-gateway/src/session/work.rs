@@ -15,7 +15,7 @@ use crate::session::commands::{Change, Commands, Rotate, SignOut};
 use crate::session::cookie::Cookies;
 use crate::session::guest::{Known, Led, State};
 use crate::session::keys::Purpose;
-use crate::session::orders::Settled;
+use crate::session::orders::{Settled, Since};
 use crate::session::outcome::{CookieSet, Done, Dropped, dropped};
 use crate::session::ticket::{Issued, is_stale};
 use crate::session::token::Token;
@@ -132,6 +132,18 @@ impl Work {
         Settled {
             cookies: self.cookies(),
             unstored: self.unstored,
+            since: self.since(),
+        }
+    }
+
+    /// What the browser's session is from this answer on.
+    fn since(&self) -> Since {
+        match &self.current {
+            Some(current) if current.fresh => Since::Is(current.token.id()),
+            Some(_) => Since::Same,
+            None if matches!(self.known.state, State::Replaced { .. }) => Since::Same,
+            None if self.known.has_cookie => Since::Gone,
+            None => Since::Same,
         }
     }
 

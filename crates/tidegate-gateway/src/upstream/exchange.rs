@@ -85,7 +85,8 @@ pub(crate) async fn exchange(
         Err(Failed::For(reason)) => Err(reason),
         // A kept connection was closed before anything was sent on it. Once more on one that was
         // never idle; whatever happens then happens.
-        Err(Failed::Unsent(unsent_slot, unsent)) => {
+        Err(Failed::Unsent(unsent)) => {
+            let (unsent_slot, unsent) = *unsent;
             slot = unsent_slot;
             slot.thread()
                 .recorder
@@ -94,11 +95,11 @@ pub(crate) async fn exchange(
                 Ok(connection) => connection,
                 Err(failure) => return Err(slot_failed(slot, failure)),
             };
-            let second = Exchange::begin(slot, connection, *unsent, progress, holder);
+            let second = Exchange::begin(slot, connection, unsent, progress, holder);
             match second.answer(upstream.plan()).await {
                 Ok((held, head)) => pass_on(held, head).await,
                 Err(Failed::For(reason)) => Err(reason),
-                Err(Failed::Unsent(slot, _)) => Err(slot_failed(slot, UpstreamFailure::Reset)),
+                Err(Failed::Unsent(unsent)) => Err(slot_failed(unsent.0, UpstreamFailure::Reset)),
             }
         }
     }
@@ -112,7 +113,7 @@ fn slot_failed(mut slot: Slot, failure: UpstreamFailure) -> NoAnswer {
 /// Why an answer has not begun.
 enum Failed {
     /// Nothing was sent.
-    Unsent(Slot, Box<Sending>),
+    Unsent(Box<(Slot, Sending)>),
     For(NoAnswer),
 }
 
@@ -167,7 +168,7 @@ impl Exchange {
                 Ok((held, head))
             }
             Err(Lost::Unsent) => match held.take_back() {
-                (slot, Some(sending)) => Err(Failed::Unsent(slot, Box::new(sending))),
+                (slot, Some(sending)) => Err(Failed::Unsent(Box::new((slot, sending)))),
                 (slot, None) => Err(Failed::For(slot_failed(slot, UpstreamFailure::Reset))),
             },
             Err(lost) => Err(Failed::For(held.no_answer(lost))),

@@ -8,6 +8,8 @@ mod held;
 mod pool;
 mod sending;
 
+use tidegate_http::refusal::Refusal;
+
 pub use self::pool::Upstream;
 
 /// Why the application, or the way to it, did not answer as it should.
@@ -60,6 +62,22 @@ impl UpstreamFailure {
             Self::Broken => "broken",
             Self::Silent => "silent",
             Self::Stale => "stale",
+        }
+    }
+}
+
+/// What is answered when the other side did not.
+impl From<UpstreamFailure> for Refusal {
+    fn from(failure: UpstreamFailure) -> Self {
+        match failure {
+            UpstreamFailure::Connect => Self::UpstreamConnect,
+            UpstreamFailure::Connections => Self::UpstreamConnections,
+            UpstreamFailure::Timeout => Self::UpstreamTimeout,
+            UpstreamFailure::Invalid => Self::UpstreamInvalid,
+            UpstreamFailure::Reset
+            | UpstreamFailure::Broken
+            | UpstreamFailure::Silent
+            | UpstreamFailure::Stale => Self::UpstreamReset,
         }
     }
 }

@@ -12,6 +12,7 @@ mod client;
 mod connections;
 mod leaving;
 mod queueing;
+mod rooms;
 mod sessions;
 mod site;
 mod uploads;

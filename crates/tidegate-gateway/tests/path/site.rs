@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::admission;
@@ -9,15 +10,20 @@ use tidegate_core::bulkhead::Bulkheads;
 use tidegate_core::facts::GroupId;
 use tidegate_core::limit;
 use tidegate_core::queue::Discipline;
+use tidegate_core::session::Name;
 use tidegate_gateway::Gateway;
 use tidegate_gateway::plan::{
     AppPlan, DrainPlan, ListenerPlan, Matcher, Mode, OnClientGone, PathPattern, Plan, ProbePlan,
     RoutePlan, UpstreamPlan,
 };
 use tidegate_gateway::rate::RatePlan;
+use tidegate_gateway::room::{RoomPlan, RoomStoreAt};
 use tidegate_gateway::session::SessionPlan;
 use tidegate_gateway::status::AppStatus;
 use tidegate_store::desk::{Desk, DeskPlan};
+use tidegate_store::embedded::{Embedded, EmbeddedPlan};
+use tidegate_store::rooms::{RoomStore, RoomTable};
+use tidegate_store::{Background, Node};
 
 use crate::app::App;
 use crate::client::Client;
@@ -69,6 +75,7 @@ pub(crate) fn plan_for(address: SocketAddr, workers: u32) -> Plan {
         apps: vec![app_plan(address, workers)],
         dependencies: Vec::new(),
         rates: RatePlan::default(),
+        rooms: Vec::new(),
         reports_load: false,
     }
 }
@@ -86,6 +93,7 @@ fn app_plan(address: SocketAddr, workers: u32) -> AppPlan {
         patience: LONG,
         session: tidegate_gateway::session::RouteSession::default(),
         dependencies: Vec::new(),
+        room: None,
     };
     AppPlan {
         name: "shop".into(),
@@ -136,8 +144,28 @@ impl Site {
     pub(crate) fn start_with(mut plan: Plan, sessions: SessionPlan) -> Self {
         plan.apps[0].sessions = Some(sessions);
         let desk = Desk::start(DeskPlan::default()).unwrap();
-        let gateway = Gateway::start_with(plan, Some(desk.clone()), None).unwrap();
+        let gateway = Gateway::start_with(plan, Some(desk.clone()), None, None).unwrap();
         Self::of(gateway, Some(desk))
+    }
+
+    /// The same with everything behind a waiting room, which is kept in this process.
+    pub(crate) fn start_behind(mut plan: Plan, room: RoomPlan) -> Self {
+        plan.apps[0].routes[0].room = Some(0);
+        plan.rooms = vec![room];
+        let store = Embedded::start(EmbeddedPlan::at(None)).unwrap();
+        let at = RoomStoreAt {
+            store: RoomStore::Embedded(Arc::new(RoomTable::new(store))),
+            background: Background::start().unwrap(),
+            node: Node {
+                id: Name::new("gw1").unwrap(),
+                incarnation: 1,
+            },
+            leads: true,
+        };
+        Self::of(
+            Gateway::start_with(plan, None, None, Some(at)).unwrap(),
+            None,
+        )
     }
 
     fn of(gateway: Gateway, desk: Option<Desk>) -> Self {

@@ -124,3 +124,44 @@ fn time_inside_an_application_is_there_for_those_who_judge_the_node() {
     assert!(!after.apps[0].occupied.is_zero());
     assert_eq!(after.apps[0].slots, after.slots);
 }
+
+#[test]
+fn rooms_are_for_this_machine_and_for_no_page_in_a_browser() {
+    let app = App::start();
+    let gateway = Gateway::start(plan(&app)).unwrap();
+    let asked = |line: &str, more: &str| {
+        let mut client = Client::connect_to(gateway.admin_address().unwrap());
+        client.send(&format!("{line} HTTP/1.1\r\n{more}\r\n"));
+        let answer = client.answer();
+        let said: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        let reason = said["reason"].as_str().unwrap_or("none").to_owned();
+        (answer.status, reason)
+    };
+    let (local, name) = ("Host: 127.0.0.1\r\n", "Host: shop.example\r\n");
+    let page = "Host: 127.0.0.1\r\nOrigin: http://evil.example\r\n";
+    let order = "Host: localhost\r\nContent-Length: 2\r\n\r\n{}";
+    let long = format!("Host: localhost\r\nContent-Length: {}\r\n", 64 * 1024);
+
+    for (line, more, status, reason) in [
+        ("GET /rooms", local, 200, "none"),
+        ("GET /rooms/shop", local, 404, "no_such_room"),
+        ("GET /rooms", name, 403, "not_for_browsers"),
+        ("GET /rooms", page, 403, "not_for_browsers"),
+        ("PUT /rooms/shop/phase", page, 403, "not_for_browsers"),
+        ("DELETE /rooms", local, 405, "no_such_method"),
+        ("PUT /rooms/shop/phase", order, 404, "no_such_room"),
+        ("PUT /rooms/shop/phase", long.as_str(), 400, "no_body"),
+    ] {
+        assert_eq!(
+            asked(line, more),
+            (status, reason.to_owned()),
+            "{line} {more}"
+        );
+    }
+    assert!(
+        !admin_page(&gateway, "/metrics")
+            .body
+            .contains("tidegate_room_")
+    );
+    assert!(gateway.status().rooms.is_empty());
+}

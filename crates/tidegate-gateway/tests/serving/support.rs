@@ -292,6 +292,7 @@ pub(crate) fn plan(app: &App) -> Plan {
         },
         apps: vec![shop(app.address)],
         dependencies: Vec::new(),
+        rooms: Vec::new(),
         rates: RatePlan::default(),
         reports_load: false,
     }
@@ -378,6 +379,7 @@ fn shop(address: SocketAddr) -> AppPlan {
             patience: PATIENCE,
             session: tidegate_gateway::session::RouteSession::default(),
             dependencies: Vec::new(),
+            room: None,
         }],
         groups: Vec::new(),
         session_cookies: Vec::new(),

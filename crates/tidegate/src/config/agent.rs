@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_fleet::agent::{At, Budgets, Roots, Runtime, Terms};
 
+use super::fleet;
 use super::keys::agent::AGENT;
 use super::problem::Problems;
 use super::section::Section;
@@ -25,7 +26,7 @@ pub(crate) struct AgentSetup {
 pub(crate) fn agent(root: &Section<'_>, problems: &Problems) -> Option<AgentSetup> {
     let node = root.node("agent")?;
     let section = Section::new("[agent]", node, AGENT, &[], problems);
-    if !root.has("fleet") {
+    if !fleet::is_in(root) {
         section.refuse(
             "runtime",
             "nobody is told what `[agent]` sees: this gateway is no node of a fleet",

@@ -12,7 +12,7 @@ const KNOWN: &[&str] = &[
 ];
 
 /// Sections of which there may be several.
-const LISTS: &[&str] = &["app", "dependency", "limit", "network"];
+const LISTS: &[&str] = &["app", "dependency", "limit", "network", "room"];
 
 /// Keys of the sections it has that are about requests all the same: section, key, and why.
 const IDLE: &[(&str, &str, &str)] = &[

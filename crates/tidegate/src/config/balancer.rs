@@ -8,6 +8,7 @@ use std::time::Duration;
 use tidegate_fleet::balancer::AgentCheckPlan;
 use tidegate_fleet::balancer::haproxy::Socket;
 
+use super::fleet;
 use super::keys::balancer::{BALANCER, HAPROXY};
 use super::local::{SOCKET_PATH_LEN_MAX, public};
 use super::problem::Problems;
@@ -71,7 +72,7 @@ pub(crate) fn balancer(
         haproxies.push(plan);
     }
     let load_reports = section.switch("load_reports");
-    if load_reports && !root.has("fleet") {
+    if load_reports && !fleet::is_in(root) {
         section.refuse(
             "load_reports",
             "`load_reports` has nothing to report: nobody measures the load of a gateway that is no node of a fleet",

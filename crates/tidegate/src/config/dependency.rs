@@ -186,6 +186,7 @@ fn only_route(patience: Duration) -> RoutePlan {
         patience,
         session: RouteSession::default(),
         dependencies: Vec::new(),
+        room: None,
     }
 }
 

@@ -26,10 +26,18 @@ pub(crate) struct FleetPlan {
     pub(crate) health: Settings,
 }
 
-/// The section `[fleet]` of `root`, if there is one.
+/// Whether this gateway is a node of a fleet. One with waiting rooms is: they let in what a fleet has to spare.
+pub(crate) fn is_in(root: &Section<'_>) -> bool {
+    root.has("fleet") || root.has("room")
+}
+
+/// What `root` says of the fleet, if there is one.
 pub(crate) fn fleet(root: &Section<'_>, problems: &Problems) -> Option<FleetPlan> {
-    let node = root.node("fleet")?;
-    let section = Section::new("[fleet]", node, FLEET, &[], problems);
+    let section = match root.node("fleet") {
+        Some(node) => Section::new("[fleet]", node, FLEET, &[], problems),
+        None if is_in(root) => Section::absent("[fleet]", FLEET, problems),
+        None => return None,
+    };
     let node = section.text_if_set("node").and_then(|text| {
         let name = Name::new(text).ok();
         if name.is_none() {

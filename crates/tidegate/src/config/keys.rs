@@ -9,6 +9,7 @@ pub(crate) mod dependency;
 pub(crate) mod fleet;
 pub(crate) mod rates;
 pub(crate) mod rls;
+pub(crate) mod room;
 pub(crate) mod sessions;
 
 use std::fmt;
@@ -39,6 +40,11 @@ pub(crate) enum Kind {
     Share {
         max: f64,
     },
+    /// Whole or with a point.
+    Number {
+        min: f64,
+        max: f64,
+    },
     Choice(&'static [&'static str]),
     Switch,
     Text(&'static str),
@@ -62,7 +68,9 @@ pub(crate) enum Otherwise {
     Each(&'static [&'static str]),
 }
 
-use Kind::{Bytes, Choice, Count, Headers, Share, Span, Switch, Table, Text, Texts, Written};
+use Kind::{
+    Bytes, Choice, Count, Headers, Number, Share, Span, Switch, Table, Text, Texts, Written,
+};
 use Otherwise::{Each, Follows, Is, Required, Unset};
 
 const fn key(name: &'static str, kind: Kind, otherwise: Otherwise) -> Key {
@@ -455,6 +463,7 @@ impl fmt::Display for Kind {
             Span { min, max } => write!(f, "duration, {min} to {max}"),
             Bytes { min, max } => write!(f, "size, {min} to {max}"),
             Share { max } => write!(f, "share, above 0 up to {max}"),
+            Number { min, max } => write!(f, "number, {min} to {max}"),
             Choice(names) => {
                 for (at, name) in names.iter().enumerate() {
                     write!(f, "{}\"{name}\"", if at == 0 { "" } else { ", " })?;
@@ -511,6 +520,9 @@ mod tests {
         ("[limit.key.client]", rates::LIMIT_KEY_CLIENT),
         ("[[network]]", rates::NETWORK),
         ("[tokens]", rates::TOKENS),
+        ("[[room]]", room::ROOM),
+        ("[room.credit]", room::ROOM_CREDIT),
+        ("[[room.webhook]]", room::ROOM_WEBHOOK),
         ("[rls]", rls::RLS),
         ("[[rls.limit]]", rls::RLS_LIMIT),
         ("[rls.limit.descriptor]", rls::RLS_ENTRY),

@@ -22,6 +22,7 @@ mod name;
 mod problem;
 mod rates;
 mod rls;
+mod room;
 mod route;
 mod section;
 mod sessions;
@@ -32,9 +33,12 @@ mod tree;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 use tidegate_fleet::SidecarPlan;
+use tidegate_gateway::dependency::DependencyPlan;
 use tidegate_gateway::plan::{ListenerPlan, Plan};
+use tidegate_http::local::Listen;
 use tidegate_rls::RlsPlan;
 use tidegate_store::redis::Use;
 use toml::de::DeTable;
@@ -82,6 +86,8 @@ pub(crate) enum Role {
 pub(crate) struct Setup {
     /// The data path.
     pub(crate) gateway: Plan,
+    /// The file that says how each of its waiting rooms looks, if one does.
+    pub(crate) themes: Vec<Option<PathBuf>>,
     /// Where shared state is kept.
     pub(crate) store: Store,
     /// Sessions, if there are any.
@@ -138,12 +144,13 @@ pub(crate) fn parse_for(
     if role == Role::Agent {
         alone::prepare(&mut root, &problems);
     }
-    let setup = setup(role, &root, &problems);
+    let folder = Path::new(file).parent().unwrap_or_else(|| Path::new(""));
+    let setup = setup(role, folder, &root, &problems);
     problems.unless_any(file, text, setup)
 }
 
 /// The tables of a configuration.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "listen",
     "admin",
     "trust",
@@ -157,38 +164,28 @@ const TABLES: [&str; 17] = [
     "network",
     "tokens",
     "rls",
+    "room",
     "fleet",
     "agent",
     "balancer",
     "app",
 ];
 
-fn setup(role: Role, root: &Node, problems: &Problems) -> Setup {
+/// What `root` says, whose paths begin in `folder`.
+fn setup(role: Role, folder: &Path, root: &Node, problems: &Problems) -> Setup {
     let top = Section::new("the top level", root, keys::ROOT, &TABLES, problems);
     let section = |name, title, keys| section(&top, name, title, keys, problems);
     let (listener, admin) = listeners(role, &section);
     let own: Vec<_> = admin.into_iter().chain(listener.address).collect();
     let store = store::store(&top, app::workers_stated(&top), problems);
     let sessions = sessions::sessions(&top, &store, problems);
-    let wanted = sessions.is_some() || top.has("dependency") || top.has("fleet");
+    let shares = Shares::of(&top, &store);
+    let wanted = sessions.is_some() || top.has("dependency") || shares.in_fleet;
     let sidecar = sidecar::sidecar(&top, &own, wanted, problems);
     let beside = sidecar.as_ref().map(|sidecar| &sidecar.listen);
-    let mut taken: Vec<_> = own
-        .into_iter()
-        .chain(beside.and_then(local::address))
-        .collect();
-    let shares_limits = store.servers(Use::Limits).is_some();
-    let nodes = top.count("limit_nodes");
-    let around = dependency::Around {
-        own: &taken,
-        sidecar: beside,
-        in_fleet: top.has("fleet"),
-        shares_limits,
-        nodes,
-    };
-    let dependencies = dependency::dependencies(&top, &around, problems);
-    let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
-    taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
+    let mut taken = own;
+    taken.extend(beside.and_then(local::address));
+    let dependencies = dependencies(&top, &mut taken, beside, &shares, problems);
     let rls = rls::rls(&top, &taken, &store, problems);
     taken.extend(rls.as_ref().map(|rls| rls.listen));
     let balancer = balancer::balancer(&top, &taken, problems);
@@ -199,17 +196,23 @@ fn setup(role: Role, root: &Node, problems: &Problems) -> Setup {
         sessions: sessions.as_ref(),
         dependencies: &dependencies,
     };
-    let apps = match role {
+    let mut apps = match role {
         Role::Gateway => app::apps(&top, &around, problems),
         Role::Agent => Vec::new(),
     };
+    let around = room::Around {
+        folder,
+        sessions: sessions.as_ref(),
+        store: &store,
+    };
+    let rooms = room::rooms(&top, &mut apps, &around, problems);
     let around = rates::Around {
         apps: &apps,
         sessions: sessions.is_some(),
         proxies: !trusted.is_empty(),
-        in_fleet: top.has("fleet"),
-        shares_limits,
-        nodes,
+        in_fleet: shares.in_fleet,
+        shares_limits: shares.limits,
+        nodes: shares.nodes,
     };
     let gateway = Plan {
         threads: NonZeroUsize::new(top.count("threads") as usize).unwrap_or(NonZeroUsize::MIN),
@@ -221,10 +224,12 @@ fn setup(role: Role, root: &Node, problems: &Problems) -> Setup {
         probes: listener::probes(&section("probes", "[probes]", keys::PROBES)),
         drain: listener::drain(&section("drain", "[drain]", keys::DRAIN)),
         reports_load: balancer.load_reports,
+        rooms: rooms.plans,
         apps,
     };
     Setup {
         gateway,
+        themes: rooms.themes,
         store,
         sessions,
         sidecar,
@@ -233,6 +238,47 @@ fn setup(role: Role, root: &Node, problems: &Problems) -> Setup {
         agent: agent::agent(&top, problems),
         balancer,
     }
+}
+
+/// What gateways have in common.
+struct Shares {
+    /// Whether this one is a node of a fleet.
+    in_fleet: bool,
+    /// Whether they share a store of limits.
+    limits: bool,
+    /// How many of them there should be.
+    nodes: u32,
+}
+
+impl Shares {
+    fn of(top: &Section<'_>, store: &Store) -> Self {
+        Self {
+            in_fleet: fleet::is_in(top),
+            limits: store.servers(Use::Limits).is_some(),
+            nodes: top.count("limit_nodes"),
+        }
+    }
+}
+
+/// The dependencies, whose listeners are `taken` from then on.
+fn dependencies(
+    top: &Section<'_>,
+    taken: &mut Vec<SocketAddr>,
+    sidecar: Option<&Listen>,
+    shares: &Shares,
+    problems: &Problems,
+) -> Vec<DependencyPlan> {
+    let around = dependency::Around {
+        own: taken,
+        sidecar,
+        in_fleet: shares.in_fleet,
+        shares_limits: shares.limits,
+        nodes: shares.nodes,
+    };
+    let dependencies = dependency::dependencies(top, &around, problems);
+    let egresses = dependencies.iter().filter_map(|it| it.egress.as_ref());
+    taken.extend(egresses.filter_map(|egress| local::address(&egress.listen)));
+    dependencies
 }
 
 /// A section that need not be there.

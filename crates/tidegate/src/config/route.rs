@@ -57,6 +57,8 @@ pub(crate) fn routes(
             patience: section.span_if_set("patience").unwrap_or(patience),
             session: sessions::of_route(&section, sessions),
             dependencies: dependencies(&section, around.dependencies),
+            // Rooms are read later, and say which routes they are before.
+            room: None,
         };
         groups_are_sound &= section.sound(&["group"]);
         if section.sound(&["path", "paths", "methods", "headers"]) {
@@ -85,6 +87,7 @@ fn other(patience: Duration, sessions: Option<&Sessions>) -> RoutePlan {
         patience,
         session: sessions.map_or_else(RouteSession::default, Sessions::usual_of_a_route),
         dependencies: Vec::new(),
+        room: None,
     }
 }
 

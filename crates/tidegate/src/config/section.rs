@@ -253,6 +253,31 @@ impl<'t> Section<'t> {
         Some(max)
     }
 
+    /// The number at `key`, or its default.
+    pub(crate) fn number(&self, key: &'static str) -> f64 {
+        let known = self.key(key);
+        let Kind::Number { min, max } = known.kind else {
+            unreachable!("{key} is no number")
+        };
+        let number = match self.node(key).map(|node| (&node.value, node)) {
+            None => {
+                let usual = default_text(known).parse();
+                return usual.expect("defaults in the table are numbers where the kind is");
+            }
+            Some((Value::Float(number), _)) => *number,
+            Some((Value::Integer(whole), _)) => *whole as f64,
+            Some((_, node)) => {
+                self.wrong_type(known, node, &format!("write {key} = {min}, say"));
+                return min;
+            }
+        };
+        if (min..=max).contains(&number) {
+            return number;
+        }
+        self.out_of_range(key, &number, &min, &max);
+        min
+    }
+
     pub(crate) fn switch(&self, key: &'static str) -> bool {
         self.switch_if_set(key)
             .unwrap_or_else(|| default_text(self.key(key)) == "true")

@@ -5,6 +5,7 @@ mod dependencies;
 pub(super) mod kept;
 pub(crate) mod rates;
 mod rls;
+mod rooms;
 
 use std::fmt;
 use std::time::Duration;
@@ -50,6 +51,7 @@ impl fmt::Display for Summary<'_> {
         dependencies::show(f, self.0)?;
         rates::show(f, plan)?;
         rls::show(f, self.0.rls.as_ref())?;
+        rooms::show(f, self.0)?;
         show_fleet(f, self.0.fleet.as_ref())?;
         show_agent(f, self.0.agent.as_ref())?;
         show_latency(f, self.0.agent.as_ref())?;

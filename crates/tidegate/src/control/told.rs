@@ -167,6 +167,8 @@ pub(super) fn of_fleet(standing: &Standing, now: Mono) -> Option<FleetWord> {
         admission: word.admission,
         room: word.room,
         budgets: word.budgets.clone(),
+        spare_rps: word.spare_rps,
+        utilisation: word.utilisation,
         // Behind what it came from it may take a while until everything is let in again.
         why: is_slow.then(|| word.freeze.clone().unwrap_or_else(|| "recovers".to_owned())),
         lasts,
@@ -297,6 +299,8 @@ mod tests {
             admission: 0.6,
             room: Some(0.4),
             freeze: Some("dependency".to_owned()),
+            spare_rps: Some(120.0),
+            utilisation: Some(0.8),
             ..Word::default()
         });
         standing.word_until = Mono::from_millis(3_000);
@@ -304,6 +308,7 @@ mod tests {
         let word = of_fleet(&standing, Mono::from_millis(1_000)).unwrap();
 
         assert_eq!((word.admission, word.room), (0.6, Some(0.4)));
+        assert_eq!((word.spare_rps, word.utilisation), (Some(120.0), Some(0.8)));
         assert_eq!(word.why.as_deref(), Some("dependency"));
         assert_eq!(word.lasts, Duration::from_secs(2));
         standing.word = None;

@@ -1,13 +1,13 @@
 //! `tidegate room export`: the page of a waiting room as files.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use tidegate_core::room::RoomName;
 use tidegate_page::{Pages, Theme};
 
+use super::theme;
 use crate::print;
 
 /// Write the waiting room's page for a CDN or any server of files, in every language.
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         )
     })?;
     let theme = match &args.theme {
-        Some(file) => read(file).with_context(|| file.display().to_string())?,
+        Some(file) => theme::read(file).with_context(|| file.display().to_string())?,
         None => Theme::default(),
     };
     let pages = Pages::new(&room, &theme)?;
@@ -46,31 +46,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         pages.hash(),
         exported.policy,
     ))
-}
-
-/// A theme. A logo that is a file beside it becomes part of the page.
-fn read(file: &Path) -> anyhow::Result<Theme> {
-    let mut theme: Theme = toml::from_str(&fs::read_to_string(file)?)?;
-    let beside = file.parent().unwrap_or_else(|| Path::new("."));
-    for logo in [&mut theme.logo, &mut theme.logo_dark]
-        .into_iter()
-        .flatten()
-    {
-        if !logo.starts_with('/') && !logo.starts_with("data:") {
-            *logo = inline(&beside.join(&*logo))?;
-        }
-    }
-    Ok(theme)
-}
-
-fn inline(logo: &Path) -> anyhow::Result<String> {
-    let bytes = fs::read(logo).with_context(|| logo.display().to_string())?;
-    let kind = logo.extension().and_then(|extension| extension.to_str());
-    kind.and_then(|kind| Theme::picture(kind, &bytes))
-        .with_context(|| {
-            format!(
-                "{}: a logo is svg, png, jpg, gif, webp or avif",
-                logo.display()
-            )
-        })
 }

@@ -35,6 +35,68 @@ fn the_example_for_a_fleet_says_where_sessions_are_and_how_safe() {
 }
 
 #[test]
+fn the_example_for_a_waiting_room_says_how_the_line_moves_and_explains_a_request() {
+    let example = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/waiting-room.toml"
+    );
+
+    let checked = output(&["check", example]);
+
+    let text = String::from_utf8(checked.stdout).unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{text}");
+    assert!(
+        text.contains("2 to 200 visitors a second over all gateways"),
+        "{text}"
+    );
+    assert!(!text.contains("warning"), "{text}");
+    let explained = output(&["explain", example, "GET /"]);
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert!(text.contains("room         shop, in phase auto"), "{text}");
+    let explained = output(&["explain", example, "POST /checkout/pay"]);
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert!(text.contains("never waits (tier 0)"), "{text}");
+}
+
+#[test]
+fn a_rooms_keys_are_checked_once_they_are_drawn() {
+    let directory = TempDir::new();
+    let configuration = "[[app]]\nupstream = \"http://127.0.0.1:1\"\n\
+                         [[room]]\nname = \"sale\"\nkey_file = \"keys.json\"\nalgorithm = \"EdDSA\"\n";
+    let file = directory.write("room.toml", configuration);
+    let keys = directory.path().join("keys.json");
+    let draw = |more: &[&str]| {
+        let mut args = vec!["room", "key", "--file", keys.to_str().unwrap()];
+        args.extend(more);
+        let drawn = output(&args);
+        let said = String::from_utf8(drawn.stderr).unwrap();
+        (drawn.status.success(), said)
+    };
+    let check = || {
+        let checked = output(&["check", file.to_str().unwrap()]);
+        let said = [checked.stdout, checked.stderr].concat();
+        String::from_utf8(said).unwrap()
+    };
+
+    assert!(check().contains("keys.json is not looked into"));
+    assert_eq!(draw(&[]), (true, String::new()));
+    let (drawn, said) = draw(&[]);
+    assert!(!drawn && said.contains("is there already"), "{said}");
+    let said = check();
+    assert!(
+        said.contains("room.toml:5:12") && said.contains("it has no key for EdDSA"),
+        "{said}"
+    );
+    let (drawn, said) = draw(&["--add", "--algorithm", "EdDSA"]);
+    assert!(drawn, "{said}");
+    let said = check();
+    assert!(
+        said.contains("no key for EdDSA signs at this moment"),
+        "{said}"
+    );
+}
+
+#[test]
 fn an_unsound_file_shows_every_error_on_standard_error() {
     let directory = TempDir::new();
     let file = directory.write(

@@ -280,9 +280,12 @@ fn every_metric_that_an_alert_goes_by_is_exported() {
     rustix::net::listen(&application, 1).unwrap();
     let at = application.local_addr().unwrap();
     let folder = TempDir::new();
+    let keys = folder.path().join("room-keys.json").display().to_string();
+    assert!(output(&["room", "key", "--file", &keys]).status.success());
     let more = format!(
         "path = \"{}\"\n[agent]\nlisten = [\"{at}\"]\n\
-         [[balancer.haproxy]]\nsocket = \"127.0.0.1:9\"\nbackends = [\"x\"]\n",
+         [[balancer.haproxy]]\nsocket = \"127.0.0.1:9\"\nbackends = [\"x\"]\n\
+         [[room]]\nname = \"shop\"\nkey_file = \"{keys}\"\n",
         folder.path().join("state").display()
     );
     let site = Site::start("one", &more, "");

@@ -207,6 +207,52 @@ fn a_known_pass_is_refused_once_it_is_taken_back_or_its_key_or_epoch_is() {
 }
 
 #[test]
+fn a_pass_is_good_beside_the_ticket_of_its_own_place_and_of_no_other() {
+    let tokens = tokens(Algorithm::Hs256, &keys());
+    let owner = Owner::of(&tokens, NOW_S);
+    let id = owner.come_of(&tokens, NOW_S).unwrap();
+    let beside = |place: Place| {
+        let (tier, flags) = (Tier::Anonymous, TicketFlags::default());
+        let ticket = Ticket::new(EPOCH, place, at(NOW_S), tier, flags);
+        let given = tokens.issue_ticket(at(NOW_S), &ticket).unwrap();
+        let mut headers = shown(owner.text.as_bytes(), None).unwrap();
+        let text = HeaderValue::from_str(&given.text).unwrap();
+        headers.insert(TIDEGATE_TICKET, text);
+        let held = tokens.read(moment(NOW_S), &headers, &visitor(&[]));
+        held.unwrap().pass.map(|pass| pass.id())
+    };
+
+    assert_eq!(beside(ADMISSION.place), Ok(id));
+    assert_eq!(beside(ADMISSION.place.plus(1)), Err(Why::Bond));
+}
+
+#[test]
+fn a_pass_that_is_extended_lives_so_long_and_never_beyond_its_end() {
+    let tokens = tokens(Algorithm::Hs256, &keys());
+    let owner = Owner::of(&tokens, NOW_S);
+    let headers = owner.headers();
+    let held = tokens.read(moment(NOW_S), &headers, &visitor(&[])).unwrap();
+    let pass = held.pass.unwrap();
+
+    for (span_s, lives_s) in [
+        (3_600, 3_600),
+        (1, IDLE_S),
+        (ABSOLUTE_S + 5_000, ABSOLUTE_S),
+    ] {
+        let span = std::time::Duration::from_secs(span_s);
+        let given = tokens.extend(at(NOW_S), &pass, None, span);
+        let text = given.unwrap().unwrap().text;
+        let come_of = |after_s: u64| {
+            let device = Some(&owner.device);
+            come_of(&tokens, NOW_S + after_s, text.as_bytes(), device)
+        };
+        assert_eq!(come_of(lives_s), Ok(pass.id()), "{span_s}");
+        let over = come_of(lives_s + LEEWAY_S + 1);
+        assert_eq!(over, Err(Why::Expired), "{span_s}");
+    }
+}
+
+#[test]
 fn a_pass_that_was_taken_back_is_not_had_again_by_renewing() {
     let keys = keys();
     let tokens = tokens(Algorithm::Hs256, &keys);
