@@ -4,6 +4,14 @@
 //! A drill is a file of this crate, named like it, and a line in [`DRILLS`]. The exit code is 0
 //! when every bar holds, 1 when one is missed, and 3 when the machine was too busy for a result.
 
+// What the tests of the page do with a browser, drills do as well.
+#[path = "../../crates/tidegate-page/tests/browser/browser.rs"]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests of the page look at more, and have failed when they cannot go on"
+)]
+mod browser;
 mod gateway_bulkhead;
 mod gateway_client_gone;
 mod gateway_dead_work;
@@ -42,9 +50,19 @@ mod limits_permits;
 mod limits_store_lost;
 mod limits_vectors;
 mod limits_windows;
+mod room;
+mod room_cdn;
 mod room_estimate;
+mod room_flush;
 mod room_ghosts;
+mod room_hidden;
+mod room_leader;
 mod room_memory;
+mod room_million;
+mod room_never_back;
+mod room_overtake;
+mod room_page_cost;
+mod room_surge;
 mod room_tokens;
 mod sessions_big_attributes;
 mod sessions_concurrency;
@@ -62,6 +80,12 @@ mod sessions_sign_out;
 mod sessions_stale_reads;
 mod sessions_store_hung;
 mod tomcats;
+#[path = "../../crates/tidegate-page/tests/browser/webdriver.rs"]
+#[allow(
+    clippy::unwrap_used,
+    reason = "the tests of the page have failed when they cannot go on"
+)]
+mod webdriver;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -118,6 +142,15 @@ const DRILLS: &[Drill] = &[
     health_dependency::DRILL,
     health_figures::DRILL,
     room_tokens::DRILL,
+    room_surge::DRILL,
+    room_never_back::DRILL,
+    room_overtake::DRILL,
+    room_million::DRILL,
+    room_leader::DRILL,
+    room_flush::DRILL,
+    room_page_cost::DRILL,
+    room_hidden::DRILL,
+    room_cdn::DRILL,
     sessions_node_kill::DRILL,
     sessions_stale_reads::DRILL,
     sessions_store_hung::DRILL,
@@ -184,7 +217,7 @@ fn main() -> ExitCode {
 
 fn run(drill: &Drill, args: &Args) -> anyhow::Result<ExitCode> {
     measure::raise_file_limit(FILES_WANTED)?;
-    if ["sessions-", "limits-"]
+    if ["sessions-", "limits-", "room-"]
         .iter()
         .any(|it| drill.name.starts_with(it))
     {

@@ -32,8 +32,7 @@ pub(crate) struct ShopSetup {
 
 /// An open shop. Dropping it closes it.
 pub(crate) struct ShopProcess {
-    /// Only held, so that it is stopped with this.
-    _child: Child,
+    child: Child,
     address: SocketAddr,
 }
 
@@ -73,15 +72,17 @@ impl ShopProcess {
             .strip_prefix("shop: listening on ")
             .and_then(|address| address.trim().parse().ok())
             .with_context(|| format!("not a line of readiness: {line}"))?;
-        Ok(Self {
-            _child: child,
-            address,
-        })
+        Ok(Self { child, address })
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its own counters.
