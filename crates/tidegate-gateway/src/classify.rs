@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::{COOKIE, HOST};
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request};
 use tidegate_core::facts::{Class, GroupId};
 use tidegate_core::time::{Mono, Wall};
@@ -135,7 +136,9 @@ pub fn label<B>(
     let (class, labelled, class_max) = match said.filter(|_| trusted) {
         Some(class) => (class, true, None),
         None => {
-            let known = plan.class.or_else(|| recognised(request, &path, app));
+            let known = plan
+                .class
+                .or_else(|| recognised(request.method(), headers, &path, app));
             let class = known.unwrap_or(Class::Anonymous);
             let prefetch = is_prefetch(hints).then_some(Class::Background);
             let class_max = [said, prefetch]
@@ -169,6 +172,15 @@ pub fn label<B>(
         deadline,
         retry,
     }
+}
+
+/// Whether a request for this route of `app` is for something static, whatever it says of itself: what a balancer passes on
+/// its clients may have said.
+pub(crate) fn is_static(head: &Parts, app: &AppPlan, route: usize) -> bool {
+    let path = path::canonical(head.uri.path());
+    let class = app.routes[route].class;
+    let class = class.or_else(|| recognised(&head.method, &head.headers, &path, app));
+    class == Some(Class::Static)
 }
 
 impl Label {
@@ -257,11 +269,11 @@ fn takes(matcher: &Matcher, method: &Method, path: &str, headers: &HeaderMap) ->
 }
 
 /// The class that a request earns by its cookies or its path.
-fn recognised<B>(request: &Request<B>, path: &str, app: &AppPlan) -> Option<Class> {
-    if session(request.headers(), app).is_some() {
+fn recognised(method: &Method, headers: &HeaderMap, path: &str, app: &AppPlan) -> Option<Class> {
+    if session(headers, app).is_some() {
         return Some(Class::SignedIn);
     }
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let reads = matches!(*method, Method::GET | Method::HEAD);
     let is_static = reads
         && app
             .static_extensions

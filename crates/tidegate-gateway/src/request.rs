@@ -221,7 +221,6 @@ impl Visit<'_> {
             thread: self.thread,
             app: self.app,
             route: self.label.route,
-            class: self.label.class,
             conn: self.conn,
             head,
             now: self.now,

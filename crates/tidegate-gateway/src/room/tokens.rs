@@ -250,6 +250,16 @@ impl Tokens {
         self.budgets.begin(now, pass.known.id, pass.known.class)
     }
 
+    /// The same for who is given the pass of this id with the answer, and has not shown it.
+    pub(crate) fn begin_of(&self, now: Tick, id: PassId, class: u8) -> Result<Using, Spent> {
+        self.budgets.begin(now, id, class)
+    }
+
+    /// Whether a pass of this id that was given at `at` was taken back.
+    pub(crate) fn is_taken_back(&self, at: Wall, id: PassId) -> bool {
+        self.standing().revoked.has(id, second(at, Duration::ZERO))
+    }
+
     /// The pass in `text`. What costs nothing is asked first, and what changes with time and visitor each time.
     fn pass<'r>(
         &self,
@@ -334,7 +344,8 @@ impl Tokens {
         };
         let claims = Claims {
             issued: second(now, Duration::ZERO),
-            expires: second(now, life).min(before.absolute),
+            // What an application has made longer stays so.
+            expires: second(now, life).max(before.expires).min(before.absolute),
             bond: bond.map_or(before.bond, |it| it.tag(&self.plan.room, before.epoch)),
             ..before
         };

@@ -318,6 +318,17 @@ async fn a_room_in_front_of_an_application_in_shadow_counts_alone() {
 }
 
 #[tokio::test]
+async fn whoever_calls_a_request_static_has_to_wait() {
+    let app = App::open().await;
+    let site = site(&app, Phase::Closed);
+
+    let answer = ask(&site, "GET", "/basket", "tidegate-class: static\r\n").await;
+
+    assert_eq!(answer.status(), 503);
+    assert_eq!(answer.header("tidegate-reason"), Some("room_closed"));
+}
+
+#[tokio::test]
 async fn what_is_static_and_a_question_before_the_question_need_no_pass() {
     let app = App::open().await;
     let mut plan = plan(&app, 4);

@@ -28,7 +28,7 @@ const SHOWN_MAX: usize = 100_000;
 /// Exits with 1 when the log was changed, and with 2 when it cannot be read.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The log, as `audit` of [[room]] names it.
+    /// The log, as `audit` of its room in the configuration names it.
     file: PathBuf,
     /// How many entries to show, the latest ones.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]

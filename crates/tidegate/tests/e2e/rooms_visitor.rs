@@ -17,7 +17,8 @@ use crate::sessions_visitor::App;
 /// Time between two looks at what comes about by itself.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Fifty in a second go in, whatever is known of the fleet.
-pub(crate) const FLOWS: &str = "rate_min = \"50/s\"\nrate_max = \"50/s\"\nvisitor_rps = 0.001\n";
+pub(crate) const FLOWS: &str =
+    "rate_min = \"50/s\"\nrate_max = \"50/s\"\nvisitor_rps = 0.001\nfill = \"5s\"\n";
 /// Nobody is called while a test lasts.
 pub(crate) const STANDS: &str = "rate_min = \"1/h\"\nrate_max = \"1/h\"\n";
 

@@ -23,7 +23,7 @@ use crate::request::{self, turn_away};
 use crate::room::hall::{Asked, ClerkError, Hall};
 use crate::room::visit::{
     AWAY_RETRY, CLOSED_RETRY, Caller, Claimed, Gifts, Heard, NEAR, NotJoined, Wants, address_of,
-    is_browser, known, stands, whole_seconds,
+    is_browser, is_form_from_elsewhere, known, stands, whole_seconds,
 };
 use crate::room::{Held, JWKS_PATH, Ticket, Why};
 
@@ -124,6 +124,13 @@ pub(crate) async fn serve(
     };
     let hall = &*shared.halls[room];
     hall.counts.asked(asked);
+    if is_form_from_elsewhere(&head.method, &head.uri, &head.headers) {
+        // A new place would take that of whoever was sent here.
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        keep_private(response.headers_mut());
+        return response;
+    }
     match asked {
         Asked::Document => return document(thread, hall, &head.headers),
         Asked::Still => {

@@ -21,6 +21,9 @@ pub(super) struct Sight {
     ordered: Option<Phase>,
     /// How many waited before the line was lost.
     alive: Option<u64>,
+    /// Until when, in milliseconds since 1970, a line would settle of which enough are back. From then on it moves, though those
+    /// who are called leave fewer behind.
+    back: Option<u64>,
     /// Of which epoch that is.
     epoch: Option<Epoch>,
     /// While a line is put together again: what an operator had set was seen since, so that what is there now holds.
@@ -42,6 +45,7 @@ impl Sight {
         Self {
             seen: None,
             whole: None,
+            back: None,
             ordered: kept.and_then(|kept| kept.phase),
             alive: kept.and_then(|kept| kept.alive),
             epoch: kept.map(|kept| kept.epoch),
@@ -113,7 +117,11 @@ impl Sight {
 
     /// So many have to be back before anybody is called.
     pub(super) fn enough(&self) -> u64 {
-        room::enough(self.alive)
+        let settles = self.seen.as_ref().and_then(|seen| settles(&seen.looked));
+        match settles.is_some() && settles == self.back {
+            true => 0,
+            false => room::enough(self.alive),
+        }
     }
 
     /// What an operator had set, and the store has forgotten.
@@ -161,6 +169,14 @@ impl Sight {
             self.ordered = looked.phase;
             self.is_set_again = true;
         }
+        let until = settles(&looked);
+        let census = &looked.census;
+        let waiting: u64 = census.waiting.iter().sum();
+        // Who was called between two looks has come back as well.
+        let came = census.tallies.entered.max(waiting);
+        if until.is_some() && came >= room::enough(self.alive) {
+            self.back = until;
+        }
         self.seen = Some(Seen {
             at,
             epoch,
@@ -168,6 +184,12 @@ impl Sight {
             looked,
         });
     }
+}
+
+/// Until when a line that was lost settles, in milliseconds since 1970; `None` for one that was not.
+fn settles(looked: &Looked) -> Option<u64> {
+    let left_ms = looked.census.settles_ms;
+    (left_ms > 0).then(|| looked.now.as_micros() / 1_000 + left_ms)
 }
 
 /// What a room does where no operator has said anything: before an event that it opens for, people are waiting for it.
@@ -269,6 +291,21 @@ mod tests {
         sees(&mut sight, None, 0, 0);
         sees(&mut sight, None, 0, 9_000);
         assert_eq!(sight.restores_ms(), None);
+    }
+
+    #[test]
+    fn a_line_of_which_enough_were_back_goes_on_though_fewer_are_left() {
+        let mut sight = Sight::new(None);
+        sees(&mut sight, None, 100, 0);
+
+        sees(&mut sight, None, 79, 9_000);
+        assert_eq!(sight.enough(), 80);
+        sees(&mut sight, None, 85, 9_000);
+        sees(&mut sight, None, 35, 9_000);
+        assert_eq!((sight.enough(), sight.restores_ms()), (0, None));
+        // It is lost once more.
+        sees(&mut sight, None, 20, 9_500);
+        assert_eq!(sight.restores_ms(), Some(9_500));
     }
 
     #[test]

@@ -85,17 +85,38 @@ pub(crate) fn keeps_no_cookies(method: &Method, uri: &Uri, headers: &HeaderMap) 
     }
 }
 
+/// Whether a page of another site sends a form here. Our cookies do not come with it (`SameSite=Lax`), and what the answer sets
+/// is kept: it would take the place of what its sender has, who may come back from paying.
+pub(crate) fn is_form_from_elsewhere(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+    if matches!(*method, Method::GET | Method::HEAD)
+        || Asker::of(method, headers) != Asker::Navigation
+    {
+        return false;
+    }
+    match (headers.get(SEC_FETCH_SITE), headers.get(ORIGIN)) {
+        (Some(site), _) => site == "cross-site",
+        (None, Some(origin)) => {
+            !Uri::try_from(origin.as_bytes()).is_ok_and(|origin| is_here(&origin, uri, headers))
+        }
+        (None, None) => false,
+    }
+}
+
 fn is_same_page(from: &[u8], uri: &Uri, headers: &HeaderMap) -> bool {
     let Ok(from) = Uri::try_from(from) else {
         return false;
     };
+    let page = |uri: &Uri| uri.path_and_query().map(|it| it.as_str().to_owned());
+    is_here(&from, uri, headers) && page(&from) == page(uri)
+}
+
+/// Whether `other` is at the host that a request for `uri` is for.
+fn is_here(other: &Uri, uri: &Uri, headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = uri.authority().map(|it| it.as_str()).or(host);
-    let is_here = from.authority().is_some_and(|authority| {
+    other.authority().is_some_and(|authority| {
         host.is_some_and(|host| authority.as_str().eq_ignore_ascii_case(host))
-    });
-    let page = |uri: &Uri| uri.path_and_query().map(|it| it.as_str().to_owned());
-    is_here && page(&from) == page(uri)
+    })
 }
 
 /// Whether `text/html` is liked best. What likes JSON as much is a program.
@@ -274,6 +295,41 @@ mod tests {
         assert!(is_preflight(&Method::OPTIONS, &headers(&asks)));
         assert!(!is_preflight(&Method::OPTIONS, &headers(&asks[..1])));
         assert!(!is_preflight(&Method::GET, &headers(&asks)));
+    }
+
+    #[test]
+    fn a_form_of_another_site_comes_without_our_cookies() {
+        let uri: Uri = "/paid".parse().unwrap();
+        let is_foreign = |method: &Method, lines: &[(&'static str, &str)]| {
+            let accept = [("accept", "text/html"), ("host", "shop.example")];
+            let lines: Vec<_> = accept.iter().chain(lines).copied().collect();
+            is_form_from_elsewhere(method, &uri, &headers(&lines))
+        };
+        let navigates = ("sec-fetch-mode", "navigate");
+        let site = |site| ("sec-fetch-site", site);
+
+        assert!(is_foreign(&Method::POST, &[navigates, site("cross-site")]));
+        assert!(is_foreign(
+            &Method::POST,
+            &[("origin", "https://bank.example")]
+        ));
+        assert!(is_foreign(&Method::POST, &[("origin", "null")]));
+        for (method, lines) in [
+            (Method::GET, [navigates, site("cross-site")]),
+            (Method::POST, [navigates, site("same-origin")]),
+            (Method::POST, [navigates, site("same-site")]),
+            (
+                Method::POST,
+                [("sec-fetch-mode", "cors"), site("cross-site")],
+            ),
+            (
+                Method::POST,
+                [("origin", "https://Shop.example"), ("x", "y")],
+            ),
+            (Method::POST, [("x", "y"), ("z", "y")]),
+        ] {
+            assert!(!is_foreign(&method, &lines), "{method} {lines:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::request::Parts;
 use smallvec::SmallVec;
-use tidegate_core::room::{Beat, Beaten, Claim, Epoch, Tier};
+use tidegate_core::room::{Beat, Beaten, Claim, Epoch, Stage, Tier};
 use tidegate_core::session::SessionId;
 use tidegate_core::time::{Mono, Wall};
 
@@ -15,9 +15,11 @@ use super::gifts::Gifts;
 use crate::cohort;
 use crate::context::{Conn, Shared, Thread};
 use crate::rate::tick;
+use crate::room::answer::{self, Stands};
 use crate::room::hall::{ClerkError, Hall, View, bad};
 use crate::room::{
-    Admission, Ambiguous, Bond, Device, Held, Moment, NoSigner, Ticket, Tokens, Visitor,
+    Admission, Ambiguous, Bond, Device, Held, Moment, NoSigner, PassId, Spent, Ticket, Tokens,
+    Using, Visitor,
 };
 
 /// Somebody who comes to a room.
@@ -124,7 +126,10 @@ impl Caller<'_> {
         match self.hall.clerk.beat(ticket.epoch, beat).await {
             Ok(beaten) => {
                 let now_ms = self.wall().as_micros() / 1_000;
-                let lasts_ms = if is_revoked { 0 } else { self.idle_ms() };
+                // Also for who shows the ticket alone.
+                let is_over = is_revoked
+                    || matches!(beaten, Beaten::Passed { at_ms } if self.is_taken_back(ticket, at_ms));
+                let lasts_ms = if is_over { 0 } else { self.idle_ms() };
                 heard(beaten, ticket, now_ms, lasts_ms)
             }
             Err(ClerkError::Epoch(epoch)) => Heard::Void {
@@ -170,7 +175,9 @@ impl Caller<'_> {
         let counts = &self.hall.counts;
         match self.hall.clerk.claim(ticket.epoch, ticket.place).await {
             // Their pass is over: they need another place.
-            Ok(Claim::Passed { at_ms, .. }) if self.ms_since(at_ms) >= self.idle_ms() => {
+            Ok(Claim::Passed { at_ms, .. })
+                if self.ms_since(at_ms) >= self.idle_ms() || self.is_taken_back(ticket, at_ms) =>
+            {
                 Claimed::Late
             }
             Ok(Claim::Passed { at_ms, .. }) => {
@@ -205,21 +212,14 @@ impl Caller<'_> {
             self.give_device();
         }
         let hall = self.hall;
-        let admission = Admission {
-            epoch: ticket.epoch,
-            place: ticket.place,
-            nth: 0,
-            fence: self.view.fence,
-            tier: ticket.tier,
-            class: 0,
-        };
+        let admission = self.admission(ticket);
         let bond = match (self.sessions.first(), &self.device) {
             (Some(id), _) => bond_to(id),
             (None, Some(device)) => Bond::Device(device),
             (None, None) => unreachable!("who has no session was given a device"),
         };
         // As it was when they went in first, so that it is the same one: taken back or over as that is.
-        let at = Wall::from_micros(at_ms.saturating_mul(1_000));
+        let at = wall_of(at_ms);
         let given = hall.tokens.issue_pass(at, &admission, &bond)?;
         if let Ok(id) = hall.tokens.id_of(at, &admission) {
             hall.inside.saw(self.now, id);
@@ -227,6 +227,40 @@ impl Caller<'_> {
         hall.counts.passes.add(1);
         self.gifts.pass = Some(given);
         Ok(())
+    }
+
+    /// Counts a request of whoever went in with `ticket` at `at_ms` as one with their pass, which they have not shown: or else
+    /// nobody who has a ticket would need one.
+    pub(crate) fn begin(&self, ticket: &Ticket, at_ms: u64) -> Result<Option<Using>, Spent> {
+        let Some(id) = self.pass_of(ticket, at_ms) else {
+            return Ok(None);
+        };
+        let using = self.hall.tokens.begin_of(tick(self.now), id, 0);
+        using.map(Some)
+    }
+
+    /// Whether the pass was taken back that belongs to `ticket`.
+    fn is_taken_back(&self, ticket: &Ticket, at_ms: u64) -> bool {
+        let tokens = &self.hall.tokens;
+        let id = self.pass_of(ticket, at_ms);
+        id.is_some_and(|id| tokens.is_taken_back(wall_of(at_ms), id))
+    }
+
+    /// The pass of whoever went in with `ticket` at `at_ms`; `None` while no key signs.
+    fn pass_of(&self, ticket: &Ticket, at_ms: u64) -> Option<PassId> {
+        let admission = self.admission(ticket);
+        self.hall.tokens.id_of(wall_of(at_ms), &admission).ok()
+    }
+
+    fn admission(&self, ticket: &Ticket) -> Admission {
+        Admission {
+            epoch: ticket.epoch,
+            place: ticket.place,
+            nth: 0,
+            fence: self.view.fence,
+            tier: ticket.tier,
+            class: 0,
+        }
     }
 
     /// Gives somebody who has none a secret for their device.
@@ -294,6 +328,11 @@ pub(crate) fn bond_to(id: &SessionId) -> Bond<'_> {
     Bond::Session(bytes(id))
 }
 
+/// That time in milliseconds since 1970.
+const fn wall_of(at_ms: u64) -> Wall {
+    Wall::from_micros(at_ms.saturating_mul(1_000))
+}
+
 fn bytes(id: &SessionId) -> &[u8] {
     id.hash().as_bytes()
 }
@@ -305,6 +344,21 @@ pub(crate) fn address_of(shared: &Shared, conn: &Conn, headers: &HeaderMap) -> I
         cohort::client(headers, peer, &shared.plan.trusted)
     } else {
         peer
+    }
+}
+
+/// Where whoever has `ticket` stands by what everybody knows.
+pub(crate) fn stands(caller: &Caller<'_>, stage: Stage, ticket: Option<&Ticket>) -> Stands {
+    let view = &caller.view;
+    let shows = |ticket: &&Ticket| {
+        view.phase.shows_positions() && view.epoch.is_none_or(|epoch| epoch == ticket.epoch)
+    };
+    let ticket = ticket.filter(|_| stage != Stage::Passed).filter(shows);
+    let ahead = ticket.map(|ticket| view.positions.ahead(ticket.tier, ticket.place));
+    Stands {
+        stage,
+        ahead,
+        eta_s: ahead.and_then(|ahead| answer::estimate(view, ahead)),
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use tidegate_core::room::Phase;
 use tidegate_page::document::Reason;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
@@ -137,14 +138,18 @@ fn reason(reader: &mut Reader<'_>) -> Result<Reason, Malformed> {
 impl Wishes {
     /// Has what `command` says about the room ordered, by a task on `runtime` if none is under way. Never waits.
     pub(crate) fn take_in(hall: &Arc<Hall>, runtime: &Handle, command: &Command) {
-        let is_known = |stock: &u64| hall.view().stock == Some(*stock);
+        let view = hall.view();
+        let is_known = |stock: &u64| view.stock == Some(*stock);
+        // It may say so in every answer.
+        let is_closed = |why: &Reason| view.phase == Phase::Closed && view.reason == Some(*why);
         let begins = {
             let mut wished = hall.wishes.lock();
             // Where one is on its way, what is known is about to be another.
             let is_idle = !wished.is_under_way;
             let stock = command.stock.filter(|it| !(is_idle && is_known(it)));
             wished.stock = stock.or(wished.stock);
-            wished.close = command.close.or(wished.close);
+            let close = command.close.filter(|it| !(is_idle && is_closed(it)));
+            wished.close = close.or(wished.close);
             let begins = is_idle && (wished.stock.is_some() || wished.close.is_some());
             wished.is_under_way |= begins;
             begins

@@ -56,6 +56,8 @@ pub(crate) enum Wants {
     Look,
     /// To go in, to leave, or the like.
     Act,
+    /// To see what is behind the room.
+    Visit,
 }
 
 /// Somebody was told here that it is their turn.

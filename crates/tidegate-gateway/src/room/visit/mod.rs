@@ -18,16 +18,15 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Response};
-use tidegate_core::facts::Class;
 use tidegate_core::room::{Ask, Phase, Ruling, Stage, Standing, Tier};
 use tidegate_core::time::Mono;
 use tidegate_http::refusal::Refusal;
 use tidegate_page::Variation;
 use tidegate_page::document::Reason;
 
-pub(crate) use self::asker::{Asker, is_browser, takes_gzip};
+pub(crate) use self::asker::{Asker, is_browser, is_form_from_elsewhere, takes_gzip};
 use self::asker::{is_preflight, keeps_no_cookies};
-pub(crate) use self::caller::{Caller, Claimed, Heard, NotJoined, address_of};
+pub(crate) use self::caller::{Caller, Claimed, Heard, NotJoined, address_of, stands};
 pub(crate) use self::command::Wishes;
 pub(crate) use self::gifts::Gifts;
 pub(crate) use self::limits::{Limits, Wants};
@@ -36,8 +35,9 @@ use super::answer::{self, Stands, Told};
 use super::hall::{ClerkError, Outcome};
 use super::{Held, Pass, Spent, Ticket, Using, Why};
 use crate::body::Body;
+use crate::classify;
 use crate::context::{Conn, Thread};
-use crate::plan::Mode;
+use crate::plan::{AppPlan, Mode};
 use crate::rate::tick;
 use crate::request;
 use crate::session::Claim;
@@ -54,7 +54,6 @@ pub(crate) struct Comes<'t, 'r> {
     pub(crate) thread: &'t Arc<Thread>,
     pub(crate) app: usize,
     pub(crate) route: usize,
-    pub(crate) class: Class,
     pub(crate) conn: &'r Conn,
     pub(crate) head: &'r Parts,
     pub(crate) now: Mono,
@@ -92,7 +91,7 @@ pub(crate) async fn step<'t>(
         return Ok(None);
     }
     let room = app.plan.routes[comes.route].room;
-    let room = room.filter(|_| is_behind(comes.class, comes.head));
+    let room = room.filter(|_| is_behind(comes, &app.plan));
     let mut stay = Stay::begin(comes, claim, room);
     let Some(hall) = room.and_then(|room| shared.halls.get(room)) else {
         return Ok(Some(stay));
@@ -123,9 +122,10 @@ pub(crate) async fn step<'t>(
 }
 
 /// Whether a request for a route behind a room needs a pass. What is static is shed first anyway, and a question before the
-/// question cannot have one.
-fn is_behind(class: Class, head: &Parts) -> bool {
-    class != Class::Static && !is_preflight(&head.method, &head.headers)
+/// question cannot have one. The class that it says itself is not asked for: whoever calls a basket static has to wait.
+fn is_behind(comes: &Comes<'_, '_>, app: &AppPlan) -> bool {
+    let head = comes.head;
+    !classify::is_static(head, app, comes.route) && !is_preflight(&head.method, &head.headers)
 }
 
 /// A request for what is behind a room.
@@ -201,14 +201,7 @@ impl Visit<'_> {
         let Caller { hall, now, .. } = self.caller;
         let using = match hall.tokens.begin(tick(now), pass) {
             Ok(using) => using,
-            Err(spent) => {
-                self.count_as(Outcome::Spent);
-                let wait = match spent {
-                    Spent::InFlight => Duration::from_secs(1),
-                    Spent::Rate { wait_us } => Duration::from_micros(wait_us),
-                };
-                return Err(plain(Refusal::PassBudget, wait));
-            }
+            Err(spent) => return Err(self.spent(spent)),
         };
         hall.inside.saw(now, pass.id());
         self.count_as(Outcome::Passed);
@@ -230,7 +223,7 @@ impl Visit<'_> {
     async fn admit(&mut self, held: &Held<'_>) -> Result<In, Box<Turned>> {
         if let (Ok(ticket), false) = (&held.ticket, self.looks_only()) {
             // Whose turn it is goes in with that, and whoever waited is nobody that is waited for.
-            match self.caller.hear(ticket, is_revoked(held)).await {
+            match self.hear(held, ticket).await {
                 Heard::Ready { .. } if !self.is_busy => return self.claim(ticket).await,
                 Heard::Passed { at_ms } => return self.again(ticket, at_ms),
                 Heard::Waits { .. } => {
@@ -239,6 +232,9 @@ impl Visit<'_> {
                 }
                 _ => {}
             }
+        }
+        if self.is_form_from_elsewhere() {
+            return Ok(self.goes_on(Outcome::Admitted));
         }
         let ticket = match self.caller.place().await {
             Ok(ticket) => ticket,
@@ -267,7 +263,7 @@ impl Visit<'_> {
             _ if self.asker == Asker::Part || self.is_head() => {
                 return Err(self.waits(Stage::Nobody, None, None));
             }
-            Ok(ticket) => match self.caller.hear(ticket, is_revoked(held)).await {
+            Ok(ticket) => match self.hear(held, ticket).await {
                 Heard::Waits { ticket, is_new } => {
                     if is_new {
                         // With the old one they are known as well, at the next beat.
@@ -285,6 +281,10 @@ impl Visit<'_> {
                 }
                 Heard::Void { .. } => {}
             },
+            // The page asks who they are, with their cookies.
+            Err(_) if self.is_form_from_elsewhere() => {
+                return Err(self.waits(Stage::Nobody, None, Some(AWAY_RETRY)));
+            }
             Err(_) => {
                 let head = self.caller.head;
                 if self.asker == Asker::Navigation
@@ -300,9 +300,13 @@ impl Visit<'_> {
     /// It is over. Whoever was called by then may still come.
     async fn closed(&mut self, held: &Held<'_>) -> Result<In, Box<Turned>> {
         if let (Ok(ticket), false) = (&held.ticket, self.looks_only()) {
-            match self.caller.hear(ticket, is_revoked(held)).await {
+            match self.hear(held, ticket).await {
                 Heard::Ready { .. } => return self.claim(ticket).await,
                 Heard::Passed { at_ms } => return self.again(ticket, at_ms),
+                // Perhaps it is their turn: the page of the end would be the last that they see.
+                Heard::Unasked => {
+                    return Err(self.waits(Stage::Waiting, Some(ticket), Some(AWAY_RETRY)));
+                }
                 _ => {}
             }
         }
@@ -333,8 +337,7 @@ impl Visit<'_> {
         }
         match self.caller.claim(ticket).await {
             Claimed::In { at_ms } if self.caller.give_pass(ticket, at_ms).is_ok() => {
-                self.count_as(Outcome::Claimed);
-                Ok(self.goes_in())
+                self.goes_back(ticket, at_ms)
             }
             Claimed::In { .. } | Claimed::Away => {
                 Err(self.waits(Stage::Ready, Some(ticket), Some(AWAY_RETRY)))
@@ -348,8 +351,31 @@ impl Visit<'_> {
         if self.caller.give_pass(ticket, at_ms).is_err() {
             return Err(self.waits(Stage::Passed, Some(ticket), Some(AWAY_RETRY)));
         }
+        self.goes_back(ticket, at_ms)
+    }
+
+    /// Goes on with the pass of a place, as far as its budget goes.
+    fn goes_back(&mut self, ticket: &Ticket, at_ms: u64) -> Result<In, Box<Turned>> {
+        let using = self.caller.begin(ticket, at_ms);
+        let using = using.map_err(|spent| self.spent(spent))?;
         self.count_as(Outcome::Claimed);
-        Ok(self.goes_in())
+        Ok(In {
+            using,
+            ..self.goes_in()
+        })
+    }
+
+    /// Hears of whoever has `ticket`, but not as often as they like: each time asks the store.
+    async fn hear(&self, held: &Held<'_>, ticket: &Ticket) -> Heard {
+        let Caller { hall, now, .. } = &self.caller;
+        let who = (ticket.epoch, ticket.place);
+        match hall.limits.ask(tick(*now), who, Wants::Visit) {
+            Ok(()) => {
+                let is_revoked = matches!(held.pass, Err(Why::Revoked));
+                self.caller.hear(ticket, is_revoked).await
+            }
+            Err(_) => Heard::Unasked,
+        }
     }
 
     /// Goes on with what it was given.
@@ -382,6 +408,11 @@ impl Visit<'_> {
     /// page in the background neither keeps a place alive nor takes the turn of its reader.
     fn looks_only(&self) -> bool {
         matches!(self.asker, Asker::Script | Asker::Part) || self.is_head()
+    }
+
+    fn is_form_from_elsewhere(&self) -> bool {
+        let head = self.caller.head;
+        is_form_from_elsewhere(&head.method, &head.uri, &head.headers)
     }
 
     fn is_head(&self) -> bool {
@@ -451,6 +482,16 @@ impl Visit<'_> {
         self.turn(response, refusal)
     }
 
+    /// The pass brings all that it may.
+    fn spent(&self, spent: Spent) -> Box<Turned> {
+        self.count_as(Outcome::Spent);
+        let wait = match spent {
+            Spent::InFlight => Duration::from_secs(1),
+            Spent::Rate { wait_us } => Duration::from_micros(wait_us),
+        };
+        plain(Refusal::PassBudget, wait)
+    }
+
     fn over(&mut self) -> Box<Turned> {
         self.count_as(Outcome::Closed);
         let Caller { hall, view, .. } = &self.caller;
@@ -492,25 +533,6 @@ impl Visit<'_> {
         gifts.put_on(response.headers_mut(), is_browser);
         Box::new(Turned { response, refusal })
     }
-}
-
-/// Where whoever has `ticket` stands by what everybody knows.
-pub(crate) fn stands(caller: &Caller<'_>, stage: Stage, ticket: Option<&Ticket>) -> Stands {
-    let view = &caller.view;
-    let shows = |ticket: &&Ticket| {
-        view.phase.shows_positions() && view.epoch.is_none_or(|epoch| epoch == ticket.epoch)
-    };
-    let ticket = ticket.filter(|_| stage != Stage::Passed).filter(shows);
-    let ahead = ticket.map(|ticket| view.positions.ahead(ticket.tier, ticket.place));
-    Stands {
-        stage,
-        ahead,
-        eta_s: ahead.and_then(|ahead| answer::estimate(view, ahead)),
-    }
-}
-
-fn is_revoked(held: &Held<'_>) -> bool {
-    matches!(held.pass, Err(Why::Revoked))
 }
 
 /// The page for who waits, by what they did.
